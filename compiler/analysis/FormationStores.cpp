@@ -112,14 +112,20 @@ void Formation::storeAround(Operation *op) {
   }
 }
 
-// Through views: has a value several readers, and is it repeated for some (four times or more)?
+// A cast that is exact and makes a value twice as long: whoever reads it can read the short one as well.
+static bool isWidening(Operation *op) {
+  auto cast = dyn_cast<nn::CastOp>(op);
+  return cast && nn::tensorOf(cast.getX()).getElementType().isBF16() && nn::tensorOf(cast.getResult()).getElementType().isF32();
+}
+
+// Through views and widenings: has a value several readers, and is it repeated for some (four times or more)?
 static std::pair<bool, bool> readersOf(Value value) {
   llvm::DenseSet<Operation *> users;
   bool grows = false;
   llvm::SmallVector<Value> pending{value};
   while (!pending.empty())
     for (Operation *user : pending.pop_back_val().getUsers()) {
-      if (isView(user)) {
+      if (isView(user) || isWidening(user)) {
         grows |= elementsOf(user->getResult(0)) >= 4 * elementsOf(value);
         pending.push_back(user->getResult(0));
       } else {
@@ -204,7 +210,7 @@ void Formation::storeWhatIsDear() {
         llvm::for_each(from.ops, [&](Operation *other) { here.add(other); });
         llvm::for_each(from.leaves, read);
       }
-      if (!isView(op) && !stored.contains(value)) {
+      if (!isView(op) && !isWidening(op) && !stored.contains(value)) {
         auto [several, grows] = readersOf(value);
         bool shared = several && !sinks.isOne(value);
         if ((shared && (here.leaves.size() >= 2 || here.weight > 60)) || here.leaves.size() > 8 ||

@@ -6,6 +6,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include <limits>
 
 using namespace mlir;
 
@@ -143,23 +144,41 @@ Value BlockAttend::firstDrawOf(const Head &head, Value query, Value firstKey) {
   return add(add(head.firstDraw, mul(query, spec.S)), firstKey);
 }
 
+Value BlockAttend::isKept(Value draw) {
+  return keptBelow ? emitKept(b, loc, draw, keptBelow) : emitKept(b, loc, draw, 1 - spec.dropout);
+}
+
+BlockAttend::Values BlockAttend::drawsOfBlock(const Head &head, Value block) {
+  const int64_t heads = headsOf(spec) / (spec.batchDim >= 0 ? spec.lead[spec.batchDim] : 1) + spec.firstHead;
+  Value number = arith::IndexCastOp::create(b, loc, b.getI64Type(), block);
+  // Queries of a tile beyond the last one may draw, too. Most blocks have numbers of 32 bits: their upper half is zero then.
+  if ((heads * spec.T + 256) * spec.S / 8 <= std::numeric_limits<uint32_t>::max())
+    number = arith::ExtUIOp::create(b, loc, b.getI64Type(), arith::TruncIOp::create(b, loc, b.getI32Type(), number));
+  return emitDrawHalves(b, loc, drawKey, head.example, number);
+}
+
 // A block of draws has eight numbers of a group of 64, eight apart (Philox.h): they become the bits of a byte.
 void BlockAttend::drawTile(const Draws &draws, const Head &head, Value firstQuery, Value firstKey) {
   if (!draws.memory)
     return;
-  loop(self, index(draws.queries * draws.bytes), kAttendThreads, [&](Value place) {
+  auto drawByte = [&](Value place) {
     Value within = rem(place, draws.bytes), query = div(place, draws.bytes);
     Value group = add(div(firstDrawOf(head, add(firstQuery, query), firstKey), 64), div(within, 8));
-    Value block = arith::IndexCastOp::create(b, loc, b.getI64Type(), add(mul(group, 8), rem(within, 8)));
     Value byte = emitInteger(b, loc, b.getI8Type(), 0);
-    for (auto [bit, half] : llvm::enumerate(emitDrawHalves(b, loc, drawKey, head.example, block))) {
-      Value kept = keptBelow ? emitKept(b, loc, half, keptBelow) : emitKept(b, loc, half, 1 - spec.dropout);
-      Value shifted = arith::ShLIOp::create(b, loc, arith::ExtUIOp::create(b, loc, b.getI8Type(), kept),
+    for (auto [bit, half] : llvm::enumerate(drawsOfBlock(head, add(mul(group, 8), rem(within, 8))))) {
+      Value shifted = arith::ShLIOp::create(b, loc, arith::ExtUIOp::create(b, loc, b.getI8Type(), isKept(half)),
                                             emitInteger(b, loc, b.getI8Type(), int64_t(bit)));
       byte = arith::OrIOp::create(b, loc, byte, shifted);
     }
     write(byte, draws.memory, add(mul(query, draws.pitch), within));
-  });
+  };
+  const int64_t all = draws.queries * draws.bytes;
+  if (!draws.together)
+    return loop(self, index(all), kAttendThreads, drawByte);
+  for (int64_t first = 0; first < all; first += kAttendThreads) {
+    Value place = add(self, first);
+    when(first + kAttendThreads > all ? below(place, index(all)) : Value(), [&] { drawByte(place); });
+  }
 }
 
 } // namespace cinch::kernels

@@ -15,7 +15,8 @@ namespace cinch::kernels {
 
 TensorAttend::TensorAttend(OpBuilder &builder, ModuleOp module, const std::string &name, const AttendSpec &spec, const TargetInfo &target,
                            int64_t buffers)
-    : BlockAttend(builder, module, name, spec, target, buffers) {
+    : BlockAttend(builder, module, name, spec, target, buffers),
+      unit(spec.hasBias || !(spec.scale > 0) ? 1 : spec.scale * llvm::numbers::log2e) {
   warp = div(self, 32);
   Value lane = rem(self, 32);
   group = div(lane, 4), pair = mul(rem(lane, 4), 2);
@@ -52,6 +53,8 @@ TensorAttend::Chunk TensorAttend::chunkOf(const Stage &stage, const Matrix &from
   const int64_t across = stage.features / 8, all = stage.rows * across;
   Value place = add(self, number * kAttendThreads);
   Chunk chunk{div(place, across), mul(rem(place, across), 8), {}, {}};
+  if (kAttendThreads % across == 0) // all of a thread lie below one another, at constant distances
+    chunk.line = add(div(self, across), number * (kAttendThreads / across)), chunk.feature = mul(rem(self, across), 8);
   if ((number + 1) * kAttendThreads > all)
     chunk.inTile = below(place, index(all));
   chunk.valid = chunk.inTile;
@@ -110,17 +113,21 @@ Value TensorAttend::elements(const Matrix &from, Value row, Value feature) {
   return arith::OrIOp::create(b, loc, halves[0], arith::ShLIOp::create(b, loc, halves[1], sixteen));
 }
 
-std::pair<Value, Value> TensorAttend::twoOf(const Matrix &from, Value row, Value feature) {
-  Value line = mul(row, from.stride), two[2];
-  if (from.wide) {
-    auto numbers = simt::loadNumbers(b, loc, addressOf(from.at, add(line, feature)), 2);
-    return {numbers[0], numbers[1]};
+TensorAttend::Values TensorAttend::numbersOf(const Matrix &from, Value row, Value feature, int64_t count) {
+  Value line = mul(row, from.stride);
+  Values numbers;
+  for (int64_t e = 0; e < count; ++e) {
+    Value at = add(feature, e), last = index(from.features - 1);
+    if (!from.wide) {
+      numbers.push_back(select(below(at, index(from.features)), load(from.at, add(line, min(at, last))), number(0)));
+    } else if (e % 4 == 0) { // all of them are there, or none
+      const int64_t several = std::min<int64_t>(count, 4);
+      Value there = below(at, index(from.features)), element = add(line, min(at, index(from.features - several)));
+      for (Value loaded : simt::loadNumbers(b, loc, addressOf(from.at, element), several))
+        numbers.push_back(select(there, loaded, number(0)));
+    }
   }
-  for (int64_t e : {0, 1}) {
-    Value at = add(feature, e), element = load(from.at, add(line, min(at, index(from.features - 1))));
-    two[e] = select(below(at, index(from.features)), element, number(0));
-  }
-  return {two[0], two[1]};
+  return numbers;
 }
 
 SmallVector<TensorAttend::Values> TensorAttend::leftSide(const Matrix &from, Value first, int64_t features) {
@@ -138,22 +145,38 @@ SmallVector<TensorAttend::Values> TensorAttend::leftSide(const Matrix &from, Val
   return left;
 }
 
-// Four 8 x 8 of a tile, from row `row` and feature `feature` on: of the rows as columns of a right side, or of the features.
-TensorAttend::Values TensorAttend::rightSide(const Stage &stage, bool byRows, int64_t row, Value feature) {
+// Four 8 x 8 of a tile, from row `row` and feature `feature` on, the second one below the first, or to its right.
+TensorAttend::Values TensorAttend::fourOf(const Stage &stage, bool below, bool turned, int64_t row, Value feature) {
   Value lane = rem(self, 32), eighth = rem(lane, 8), one = mul(rem(div(lane, 8), 2), 8), two = mul(div(lane, 16), 8);
-  Value line = add(eighth, byRows ? two : one), begin = byRows ? one : two;
-  Value pointer = byteAt(stage, line, add(begin, feature));
-  return simt::loadMatrices(b, loc, simt::at(b, loc, pointer, word(index(row * stage.pitch() * 2))), !byRows);
+  Value pointer = byteAt(stage, add(eighth, below ? one : two), add(below ? two : one, feature));
+  return simt::loadMatrices(b, loc, simt::at(b, loc, pointer, word(index(row * stage.pitch() * 2))), turned);
 }
 
 TensorAttend::Values TensorAttend::products(ArrayRef<Values> left, const Stage &stage) {
-  Values sums = Values(size_t(stage.rows / 2), number(0));
+  Values sums = zeros(stage.rows / 2);
   for (int64_t row = 0; row < stage.rows; row += 16)
-    for (auto [k, a] : llvm::enumerate(left)) {
-      Values right = rightSide(stage, true, row, index(int64_t(k) * 16));
-      multiply(a, right, sums.begin() + row / 2);
-    }
+    for (auto [k, a] : llvm::enumerate(left))
+      multiply(a, rightSide(stage, row, index(int64_t(k) * 16)), sums.begin() + row / 2);
   return sums;
+}
+
+TensorAttend::Values TensorAttend::products(const Stage &left, const Stage &right) {
+  Values sums = zeros(right.rows / 2);
+  for (int64_t feature = 0; feature < left.features; feature += 16) {
+    Values a = leftSide(left, feature);
+    for (int64_t row = 0; row < right.rows; row += 16)
+      multiply(a, rightSide(right, row, index(feature)), sums.begin() + row / 2);
+  }
+  return sums;
+}
+
+TensorAttend::Stage TensorAttend::linesFrom(Stage stage, Value first) {
+  stage.pointer = byteAt(stage, first, index(0));
+  return stage;
+}
+
+TensorAttend::Values TensorAttend::leftSide(const Stage &stage, int64_t feature) {
+  return fourOf(stage, true, false, 0, index(feature));
 }
 
 // Two neighbouring pieces of sums go on by a left side times both halves of a right side.
@@ -164,15 +187,28 @@ void TensorAttend::multiply(ArrayRef<Value> left, ArrayRef<Value> right, Value *
   }
 }
 
+TensorAttend::Values TensorAttend::turnedSide(const Stage &stage, int64_t row, Value feature) {
+  return fourOf(stage, false, true, row, feature);
+}
+
+void TensorAttend::multiplyRows(ArrayRef<Value> left, const Stage &stage, int64_t row, Value feature, Value *sums) {
+  multiply(left, fourOf(stage, true, true, row, feature), sums);
+}
+
+void TensorAttend::storeShares(const Values &shares, const Stage &stage, Value first) {
+  for (size_t place = 0; place < shares.size(); place += 2) {
+    Value line = add(first, rowOf(int64_t(place) % 4)), column = columnOf(int64_t(place) / 4, 0);
+    simt::store(b, loc, simt::roundedPair(b, loc, shares[place], shares[place + 1]), byteAt(stage, line, column), 4);
+  }
+}
+
 void TensorAttend::sumUp(const Values &shares, const Stage &stage, Value first, int64_t features, Values &sums) {
   for (int64_t row = 0; row < stage.rows; row += 16) {
     Values left; // rows 0 and 8 of columns 0, then of columns 8
     for (int64_t e = 0; e < 8; e += 2)
       left.push_back(simt::roundedPair(b, loc, shares[size_t(row / 2 + e)], shares[size_t(row / 2 + e + 1)]));
-    for (int64_t feature = 0; feature < features; feature += 16) {
-      Values right = rightSide(stage, false, row, first ? add(first, feature) : index(feature));
-      multiply(left, right, sums.begin() + feature / 2);
-    }
+    for (int64_t feature = 0; feature < features; feature += 16)
+      multiplyRows(left, stage, row, first ? add(first, feature) : index(feature), sums.begin() + feature / 2);
   }
 }
 
@@ -190,10 +226,11 @@ Value TensorAttend::ofQuad(Value value, llvm::function_ref<Value(Value, Value)> 
   return value;
 }
 
-void TensorAttend::finishScores(const Head &head, Values &scores, Value rows, Value columns, bool turned) {
-  const int64_t count = int64_t(scores.size()) * 2;
+void TensorAttend::finishScores(const Head &head, Values &scores, Value rows, Value columns, bool turned, bool masked) {
   const double log2e = llvm::numbers::log2e;
   for (auto [place, score] : llvm::enumerate(scores)) {
+    if (unit != 1)
+      break;
     score = fmul(score, number(spec.scale * log2e));
     if (!spec.hasBias)
       continue;
@@ -201,41 +238,41 @@ void TensorAttend::finishScores(const Head &head, Values &scores, Value rows, Va
     Value t = min(turned ? column : row, index(spec.T - 1)), s = min(turned ? row : column, index(spec.S - 1));
     score = fma(load(head.bias, add(mul(s, spec.bias.strides[2]), mul(t, spec.bias.strides[1]))), number(log2e), score);
   }
-  if (spec.hasKeys)
-    return maskScores(head, scores, rows, columns, turned);
-  // Most tiles lie off the diagonal and within the keys. Keys beyond the last one do not matter as rows: nobody stores those.
-  Value cut;
-  if (spec.causal)
-    cut = turned ? below(columns, add(rows, kWarpRows - 1)) : below(rows, add(columns, count - 1));
-  if (!turned && spec.S % count) {
-    Value beyond = below(index(spec.S), add(columns, count));
-    cut = cut ? Value(arith::OrIOp::create(b, loc, cut, beyond)) : beyond;
-  }
-  if (!cut)
-    return;
-  auto branch = scf::IfOp::create(
-      b, loc, cut,
-      [&](OpBuilder &, Location) {
-        Values masked = scores;
-        maskScores(head, masked, rows, columns, turned);
-        scf::YieldOp::create(b, loc, masked);
-      },
-      [&](OpBuilder &, Location) { scf::YieldOp::create(b, loc, scores); });
-  scores.assign(branch.getResults().begin(), branch.getResults().end());
+  if (masked)
+    maskScores(head, scores, rows, columns, turned);
 }
 
+Value TensorAttend::plainKeys(Value t0, int64_t step) {
+  if (spec.hasKeys)
+    return index(0);
+  Value all = index(spec.S / step * step);
+  return spec.causal ? min(all, mul(div(add(t0, 1), step), step)) : all;
+}
+
+TensorAttend::Values TensorAttend::loops(Value from, Value between, Value to, int64_t step, ValueRange init,
+                                         llvm::function_ref<Values(Value, ValueRange, bool)> body, bool maskedFirst) {
+  Values sums = loop(from, between, step, init, [&](Value at, ValueRange carried) { return body(at, carried, maskedFirst); });
+  return loop(between, to, step, sums, [&](Value at, ValueRange carried) { return body(at, carried, !maskedFirst); });
+}
+
+// Places are compared as words of 32 bits: how far the lane's first row lies behind its first column, and how many keys there are from its first one.
 void TensorAttend::maskScores(const Head &head, Values &scores, Value rows, Value columns, bool turned) {
-  Value masked = number(-std::numeric_limits<double>::infinity());
+  auto narrow = [&](Value x) -> Value { return arith::IndexCastOp::create(b, loc, b.getI32Type(), x); };
+  auto compare = [&](arith::CmpIPredicate how, Value x, int64_t y) -> Value {
+    return arith::CmpIOp::create(b, loc, how, x, arith::ConstantIntOp::create(b, loc, y, 32));
+  };
+  Value row = add(rows, group), column = add(columns, pair), masked = number(-std::numeric_limits<double>::infinity());
+  Value behind = narrow(sub(row, column)), left = narrow(sub(index(spec.S), turned ? row : column));
   for (auto [place, score] : llvm::enumerate(scores)) {
-    Value row = add(rows, rowOf(int64_t(place) % 4)), column = add(columns, columnOf(int64_t(place) / 4, int64_t(place) % 4));
-    Value t = turned ? column : row, s = turned ? row : column;
-    Value seen = spec.S % 128 ? below(s, index(spec.S)) : Value();
+    const int64_t below = int64_t(place) % 4 / 2 * 8, right = int64_t(place) / 4 * 8 + int64_t(place) % 2, ofKey = turned ? below : right;
+    Value seen = spec.S % 128 ? compare(arith::CmpIPredicate::sgt, left, ofKey) : Value();
     if (spec.hasKeys) {
+      Value s = add(turned ? row : column, ofKey);
       Value byte = load(head.keys, mul(seen ? min(s, index(spec.S - 1)) : s, spec.keys.strides.back()));
       seen = both(seen, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, byte, arith::ConstantIntOp::create(b, loc, 0, 8)));
     }
     if (spec.causal)
-      seen = both(seen, atLeast(t, s));
+      seen = both(seen, compare(turned ? arith::CmpIPredicate::sle : arith::CmpIPredicate::sge, behind, right - below));
     if (seen)
       score = select(seen, score, masked);
   }
@@ -246,7 +283,9 @@ void TensorAttend::maskScores(const Head &head, Values &scores, Value rows, Valu
 // The keys of a tile may begin within a group of 64 draws. Then a word of two bytes reaches into the next group.
 TensorAttend::Draws TensorAttend::tensorDraws(const std::string &name, int64_t queries, int64_t keys) {
   int64_t bytes = ((keys + 63) / 64 + (spec.S % 64 ? 1 : 0)) * 8;
-  return drawsOf(name, queries, bytes, bytes + (spec.S % 64 ? 8 : 0));
+  Draws draws = drawsOf(name, queries, bytes, bytes + (spec.S % 64 ? 8 : 0));
+  draws.together = true;
+  return draws;
 }
 
 Value TensorAttend::keptBits(const Draws &draws, const Head &head, Value firstQuery, Value firstKey, Value query, Value key) {
@@ -265,6 +304,25 @@ Value TensorAttend::isBit(Value bits, int64_t i) {
   return arith::TruncIOp::create(b, loc, b.getI1Type(), shifted);
 }
 
+TensorAttend::Values TensorAttend::drawsOfLane(const Head &head, Value query, Value firstKey, Value column) {
+  Value group = div(firstDrawOf(head, query, firstKey), 64);
+  return drawsOfBlock(head, add(mul(group, 8), column));
+}
+
+TensorAttend::IsKept TensorAttend::keptOfLane(const Draws &draws, const Head &head, Value firstQuery, Value firstKey, int64_t keys) {
+  if (spec.dropout <= 0)
+    return {};
+  SmallVector<Values> drawn;
+  for (int64_t e = 0; e < 4; ++e) {
+    Value query = add(mul(warp, kWarpRows), rowOf(e));
+    drawn.push_back(drawsForItself(keys) ? drawsOfLane(head, add(firstQuery, query), firstKey, columnOf(0, e))
+                                         : Values{keptBits(draws, head, firstQuery, firstKey, query, columnOf(0, e))});
+  }
+  return [this, drawn, own = drawsForItself(keys)](int64_t piece, int64_t e) {
+    return own ? isKept(drawn[size_t(e)][size_t(piece)]) : isBit(drawn[size_t(e)][0], piece);
+  };
+}
+
 // ---- Results -----------------------------------------------------------------------------------------------------------------
 
 void TensorAttend::storeRows(const Values &sums, Place to, const View &view, Value first, int64_t total, Value firstFeature, int64_t features,
@@ -281,7 +339,7 @@ void TensorAttend::storeRows(const Values &sums, Place to, const View &view, Val
         for (int64_t e : {0, 1})
           pairOfSums[e] = finish(half * 2 + e, sums[size_t(piece * 4 + half * 2 + e)]);
         if (wide) {
-          bool inside = firstFeature ? 2 * features <= all : (piece + 1) * 8 <= all;
+          bool inside = firstFeature ? all % (2 * features) == 0 : (piece + 1) * 8 <= all;
           when(inside ? Value() : below(feature, index(all)),
                [&] { simt::storeNumbers(b, loc, pairOfSums, addressOf(to, add(line, feature)), false); });
           continue;

@@ -48,32 +48,58 @@ protected:
   Values fetch(const Stage &, const Matrix &, Value first);
   void put(const Stage &, const Matrix &, Value first, mlir::ValueRange fetched);
 
-  std::pair<Value, Value> twoOf(const Matrix &, Value row, Value feature); // f32; zeros beyond the features
+  Values numbersOf(const Matrix &, Value row, Value feature, int64_t count); // two or eight neighbours, f32; zeros beyond the features
   // 16 rows from `first` on as left sides: four registers for each 16 features.
   llvm::SmallVector<Values> leftSide(const Matrix &, Value first, int64_t features);
+  // The same from a tile, 16 features from `feature` on.
+  Values leftSide(const Stage &, int64_t feature);
   // The products of these rows with the tile's: four numbers for each eight rows of the tile.
   Values products(llvm::ArrayRef<Values> left, const Stage &);
+  Values products(const Stage &left, const Stage &);
+  Stage linesFrom(Stage, Value first); // of a tile
   // sums[f / 8 * 4 ..] go on over the tile's rows: shares x rows, for `features` features from `first` on (null: from 0). `shares` are f32
   // in the layout of products; they are rounded.
   void sumUp(const Values &shares, const Stage &, Value first, int64_t features, Values &sums);
+
+  // 16 x 16 of a tile, turned, as a left side: rows are features from `feature` on, columns the tile's rows from `row` on.
+  Values turnedSide(const Stage &, int64_t row, Value feature);
+  // A left side times 16 features of 16 of the tile's rows, added to eight sums.
+  void multiplyRows(llvm::ArrayRef<Value> left, const Stage &, int64_t row, Value feature, Value *sums);
+  // Shares in the layout of products, rounded, into a tile: rows `first` on, columns 0 on.
+  void storeShares(const Values &shares, const Stage &, Value first);
 
   // Number `e` of four: its row among the warp's 16, and its column in eight columns `piece`.
   Value rowOf(int64_t e) { return add(group, e / 2 * 8); }
   Value columnOf(int64_t piece, int64_t e) { return add(pair, piece * 8 + e % 2); }
 
-  // Scores in units of log2: scaled, biased, -inf where masked out. Rows are queries and columns keys, or the other way round (`turned`);
+  // Of a score in units of log2. Scores without a bias stay the products that they are; those with one are in units of log2 themselves.
+  const double unit;
+  // Scores: biased, and -inf where masked out, if any are (`masked`). Rows are queries and columns keys, or the other way round (`turned`);
   // `rows` and `columns` are their first.
-  void finishScores(const Head &, Values &scores, Value rows, Value columns, bool turned);
+  void finishScores(const Head &, Values &scores, Value rows, Value columns, bool turned, bool masked);
   Value limitOfKeys(Value t0, int64_t queries); // that these look at
+  // The first keys, whole tiles of `step`, that all queries from t0 on look at.
+  Value plainKeys(Value t0, int64_t step);
+  // Two loops, one after the other, of which one masks scores and the other need not.
+  Values loops(Value from, Value between, Value to, int64_t step, mlir::ValueRange init,
+               llvm::function_ref<Values(Value, mlir::ValueRange, bool masked)> body, bool maskedFirst);
   Value exp2(Value);
+  Values zeros(int64_t count) { return Values(size_t(count), number(0)); }
   Value ofQuad(Value, llvm::function_ref<Value(Value, Value)> join); // over the four lanes of a row
 
   // With dropout: whether key `key` + 8 i of a query is kept, as bit i; both counted within the tile, and at most eight of them asked for.
   Value keptBits(const Draws &, const Head &, Value firstQuery, Value firstKey, Value query, Value key);
   Value isBit(Value bits, int64_t i);
+  // Where rows of draws begin with whole groups of 64, a lane's columns in 64 keys are whole blocks of draws (Philox.h), and a lane whose rows
+  // are queries draws for itself: key `column` + 8 i of a query, i16.
+  bool drawsForItself(int64_t keys) const { return spec.dropout > 0 && spec.S % 64 == 0 && keys == 64; }
+  Values drawsOfLane(const Head &, Value query, Value firstKey, Value column);
+  // Which of a lane's shares are kept, of a tile of queries x keys; `draws`: where others have drawn them.
+  using IsKept = std::function<Value(int64_t piece, int64_t e)>;
+  IsKept keptOfLane(const Draws &draws, const Head &, Value firstQuery, Value firstKey, int64_t keys);
   Draws tensorDraws(const std::string &name, int64_t queries, int64_t keys);
 
-  // Result rows first + 0 .. 15 < total and their `features` features from `firstFeature` on (null: 0; else one of two parts) < all.
+  // Result rows first + 0 .. 15 < total and their `features` features from `firstFeature` on (null: 0; else a multiple of `features`) < all.
   void storeRows(const Values &sums, Place, const View &, Value first, int64_t total, Value firstFeature, int64_t features, int64_t all,
                  llvm::function_ref<Value(int64_t e, Value)> finish);
   Value addressOf(Place, Value element);
@@ -82,7 +108,8 @@ protected:
 private:
   void maskScores(const Head &, Values &scores, Value rows, Value columns, bool turned);
   Value elements(const Matrix &, Value row, Value feature);
-  Values rightSide(const Stage &, bool byRows, int64_t row, Value feature);
+  Values fourOf(const Stage &, bool below, bool turned, int64_t row, Value feature);
+  Values rightSide(const Stage &stage, int64_t row, Value feature) { return fourOf(stage, false, false, row, feature); } // rows are columns
   void multiply(llvm::ArrayRef<Value> left, llvm::ArrayRef<Value> right, Value *sums);
   struct Chunk {
     Value line, feature, valid, inTile; // inTile: null: yes

@@ -7,6 +7,7 @@
 //     scores of keys  ->  write values  | barrier |  sum values up  ->  write next keys  | barrier |
 #include "compiler/kernels/AttendTensor.h"
 #include "compiler/kernels/Device.h"
+#include "compiler/kernels/Simt.h"
 #include "compiler/solve/Bytes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -25,22 +26,31 @@ class TensorForward : TensorAttend {
 public:
   TensorForward(OpBuilder &b, ModuleOp module, const std::string &name, const AttendSpec &spec, const TargetInfo &target)
       : TensorAttend(b, module, name, spec, target, bufferCount(spec)), ofK(solve::roundUp(spec.K, 16)), ofE(solve::roundUp(spec.E, 16)) {
+    if (!wide())
+      queryStage = stageOf(name + "_queries", kQueries, ofK);
     keyStage = stageOf(name + "_keys", kKeyBlock, ofK);
     valueStage = stageOf(name + "_values", kKeyBlock, ofE);
-    draws = tensorDraws(name, kQueries, kKeyBlock);
+    if (!drawsForItself(kKeyBlock))
+      draws = tensorDraws(name, kQueries, kKeyBlock);
   }
 
   func::FuncOp build() {
-    allowRegisters(255);
+    allowRegisters(wide() ? 255 : 128);
     const int64_t blocks = queryTilesOf(spec);
-    forBlocks(headsOf(spec) * blocks, [&](Value item) {
-      Value t0 = mul(take(item, blocks), kQueries), head = take(item, spec.A);
+    const int64_t items = headsOf(spec) * blocks; // as many as there are blocks
+    when(below(thread, index(items)), [&] {
+      Value item = thread;
+      // Under a causal mask the last queries have the most keys: they begin first.
+      Value t0 = mul(sub(index(blocks - 1), take(item, blocks)), kQueries), head = take(item, spec.A);
       queries(locate(leadIndices(item), head), t0);
     });
     return function;
   }
 
 private:
+  // Queries of at most 64 features stay in shared memory, which leaves so many registers that two blocks share a multiprocessor.
+  bool wide() const { return std::max(ofK, ofE) > 64; }
+
   // Of a warp's rows: what was summed up, the maximum and the sum of shares for this thread's two rows. The sum is over the thread's own
   // columns until the end.
   struct Sums {
@@ -64,28 +74,35 @@ private:
     Matrix q = matrixOf(head.q, spec.q, spec.T, spec.K), k = matrixOf(head.k, spec.k, spec.S, spec.K), v = matrixOf(head.v, spec.v, spec.S, spec.E);
     Value first = add(t0, mul(warp, kWarpRows)), minusInfinity = number(-std::numeric_limits<double>::infinity());
     Value limit = limitOfKeys(t0, kQueries);
-    auto left = leftSide(q, first, ofK);
+    SmallVector<Values> left;
+    if (wide())
+      left = leftSide(q, first, ofK);
+    else
+      put(queryStage, q, t0, fetch(queryStage, q, t0));
     put(keyStage, k, index(0), fetch(keyStage, k, index(0)));
     sync();
     Sums start{Values(size_t(ofE / 2), number(0)), {minusInfinity, minusInfinity}, {number(0), number(0)}};
-    Values result = loop(index(0), limit, kKeyBlock, start.all(), [&](Value s0, ValueRange carried) {
+    Values result = loops(index(0), min(plainKeys(t0, kKeyBlock), limit), limit, kKeyBlock, start.all(), [&](Value s0, ValueRange carried, bool masked) {
       Sums sums = Sums::of(carried);
-      Values values = fetch(valueStage, v, s0);
       drawTile(draws, head, t0, s0);
-      Values scores = products(left, keyStage);
-      finishScores(head, scores, first, s0, false);
+      Values scores = wide() ? products(left, keyStage) : products(linesFrom(queryStage, mul(warp, kWarpRows)), keyStage);
+      simt::syncTeam(b, loc);
+      Values values = fetch(valueStage, v, s0);
+      finishScores(head, scores, first, s0, false, masked);
       put(valueStage, v, s0, values);
       normalize(scores, sums);
+      if (!draws.memory)
+        drop(head, t0, s0, scores);
       sync();
       // Behind the last tile it comes once more.
       Value last = mul(div(sub(limit, index(1)), kKeyBlock), kKeyBlock), next = min(add(s0, kKeyBlock), last);
-      Values keys = fetch(keyStage, k, next);
-      drop(head, t0, s0, scores);
+      if (draws.memory)
+        drop(head, t0, s0, scores);
       sumUp(scores, valueStage, {}, ofE, sums.values);
-      put(keyStage, k, next, keys);
+      put(keyStage, k, next, fetch(keyStage, k, next));
       sync();
       return sums.all();
-    });
+    }, false);
     finish(head, first, Sums::of(result));
   }
 
@@ -98,9 +115,11 @@ private:
       top = ofQuad(top, most);
       Value none = number(-std::numeric_limits<double>::infinity());
       Value isEmpty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, top, none);
-      Value reference = select(isEmpty, number(0), top), rescale = exp2(fsub(sums.maximum[row], reference)), total;
+      Value behind = select(isEmpty, number(0), fmul(top, number(-unit))), total;
+      auto beside = [&](Value score) { return exp2(fma(score, number(unit), behind)); };
+      Value rescale = beside(sums.maximum[row]);
       forRow(scores, row, [&](Value &score) {
-        score = exp2(fsub(score, reference));
+        score = beside(score);
         total = total ? fadd(total, score) : score;
       });
       sums.maximum[row] = top;
@@ -115,15 +134,9 @@ private:
   }
 
   void drop(const Head &head, Value t0, Value s0, Values &shares) {
-    if (!draws.memory)
-      return;
-    for (int64_t e = 0; e < 4; ++e) {
-      Value query = add(mul(warp, kWarpRows), rowOf(e)), bits = keptBits(draws, head, t0, s0, query, columnOf(0, e));
-      for (int64_t piece = 0; piece < kKeyBlock / 8; ++piece) {
-        Value &share = shares[size_t(piece * 4 + e)];
-        share = select(isBit(bits, piece), share, number(0));
-      }
-    }
+    if (IsKept isKept = keptOfLane(draws, head, t0, s0, kKeyBlock))
+      for (auto [place, share] : llvm::enumerate(shares))
+        share = select(isKept(int64_t(place) / 4, int64_t(place) % 4), share, number(0));
   }
 
   void finish(const Head &head, Value first, Sums sums) {
@@ -135,10 +148,10 @@ private:
       Value total = ofQuad(sums.total[row], [&](Value x, Value y) { return fadd(x, y); });
       Value empty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, total, number(0));
       Value one = fdiv(number(1), total), none = number(-std::numeric_limits<double>::infinity());
-      if (draws.memory)
+      if (spec.dropout > 0)
         one = fmul(one, factorOfKept);
       inverse[row] = select(empty, number(0), one);
-      Value logSum = select(empty, none, fma(sums.maximum[row], number(llvm::numbers::ln2), log(total)));
+      Value logSum = select(empty, none, fma(sums.maximum[row], number(unit * llvm::numbers::ln2), log(total)));
       Value t = add(first, rowOf(row * 2)), isFirst = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, pair, index(0));
       when(both(isFirst, spec.T % kQueries ? below(t, index(spec.T)) : Value()),
            [&] { store(logSum, lse, mul(t, spec.lse.strides.back())); });
@@ -147,14 +160,14 @@ private:
   }
 
   const int64_t ofK, ofE; // features, with zeros behind
-  Stage keyStage, valueStage;
+  Stage queryStage, keyStage, valueStage;
   Draws draws;
 };
 
 } // namespace
 
-Grid gridOfTensorAttend(const AttendSpec &spec, const TargetInfo &target) {
-  return gridOfBlocks(headsOf(spec) * queryTilesOf(spec), kAttendThreads, target);
+Grid gridOfTensorAttend(const AttendSpec &spec, const TargetInfo &) {
+  return {headsOf(spec) * queryTilesOf(spec), int(kAttendThreads), int(kAttendThreads)};
 }
 
 func::FuncOp buildAttendOnTensorCores(OpBuilder &b, ModuleOp module, const std::string &name, const AttendSpec &spec, const TargetInfo &target) {

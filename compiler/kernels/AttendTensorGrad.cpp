@@ -1,12 +1,19 @@
 // AttendTensorGrad.cpp: attention, backward, on tensor cores: the formulas of AttendGrad.cpp.
 //
-// Sums over keys (dq), over queries (dk, dv) and over examples (dbias) have blocks of their own, as in AttendGradDevice.cpp. A warp has 16
-// queries for the first and the last, so that its scores have queries as rows, and 16 keys for the second: keys as rows.
+// A warp has 16 keys, so that its scores have keys as rows, for the sums over queries (dk, dv), which stay in its registers. Where there are
+// heads enough for all multiprocessors, a block has all keys of a head, 128 at a time, and computes the sums over keys (dq), too: the
+// slopes of the 128 keys and 32 queries go through shared memory, and each warp adds its piece of the product with these keys to dq in memory.
+// So dq is a chain over ascending keys, 16 at a time.
+// Otherwise sums over keys have blocks of their own, as in AttendGradDevice.cpp, where a warp has 16 queries and its scores have queries as
+// rows. They compute scores once more, but their sums are the same chains: no bit depends on that choice, which hangs on the plan.
+// Sums over examples (dbias) always have blocks of their own, with queries as rows.
 #include "compiler/kernels/AttendTensor.h"
 #include "compiler/kernels/Device.h"
+#include "compiler/kernels/Simt.h"
 #include "compiler/solve/Bytes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "llvm/Support/MathExtras.h"
 #include <limits>
 
@@ -22,37 +29,62 @@ constexpr int64_t kQueries = kWarpRows * kTensorWarps, kQueryStep = 32;
 struct GradTiles {
   int64_t parts, keys, keyStep, ofK, ofE; // keys of a block that has keys; keys in shared memory at a time; features, with zeros behind
   int64_t blocksT, blocksS, stepsS, heads, keyHeads;
-  explicit GradTiles(const AttendSpec &spec) {
+  bool together; // a block has all of a head
+  GradTiles(const AttendSpec &spec, const TargetInfo &target) {
     parts = std::max(spec.K, spec.E) > 64 ? 2 : 1;
     keys = kQueries / parts, keyStep = 64 / parts;
     ofK = solve::roundUp(spec.K, 16 * parts), ofE = solve::roundUp(spec.E, 16 * parts);
     auto count = [](int64_t all, int64_t each) { return (all + each - 1) / each; };
     blocksT = count(spec.T, kQueries), blocksS = count(spec.S, keys), stepsS = count(spec.S, keyStep);
     heads = headsOf(spec), keyHeads = heads / spec.A * spec.G;
+    // Together they take about half of the time, if at least half of the multiprocessors have work.
+    together = parts == 1 && 2 * keyHeads >= count(keyHeads, target.processors) * target.processors;
   }
 };
 
 class TensorBackward : TensorAttend {
 public:
   TensorBackward(OpBuilder &b, ModuleOp module, const std::string &name, const AttendGradSpec &grad, const TargetInfo &target)
-      : TensorAttend(b, module, name, grad.forward, target, bufferCount(grad)), grad(grad), tiles(grad.forward) {
-    const int64_t rows = std::max(tiles.keyStep, kQueryStep);
+      : TensorAttend(b, module, name, grad.forward, target, bufferCount(grad)), grad(grad), tiles(grad.forward, target) {
+    const int64_t rows = tiles.together && !grad.wantsBiasGrad ? kQueryStep : std::max(tiles.keyStep, kQueryStep);
     byK = stageOf(name + "_slopes", rows, tiles.ofK), byE = stageOf(name + "_weights", rows, tiles.ofE);
+    if (tiles.together) {
+      keysOfBlock = stageOf(name + "_keys", tiles.keys, tiles.ofK);
+      slopesOfBlock = stageOf(name + "_turned_slopes", tiles.keys, kQueryStep);
+    }
     lseOfStep = sharedMemory(name + "_lse", kQueryStep, elem), deltaOfStep = sharedMemory(name + "_delta", kQueryStep, elem);
-    drawsOfQueries = tensorDraws(name, kQueries, tiles.keyStep);
+    if (!drawsForItself(tiles.keyStep) && (!tiles.together || grad.wantsBiasGrad))
+      drawsOfQueries = tensorDraws(name, kQueries, tiles.keyStep);
     drawsOfKeys = tensorDraws(name + "_turned", kQueryStep, tiles.keys);
+    // Shares carry the factor of those that are kept: 2^(score - lse + log2 of the factor).
+    if (spec.dropout > 0) {
+      logOfFactor = fmul(log(factorOfKept), number(llvm::numbers::log2e));
+      partOfKept = fdiv(number(1), factorOfKept);
+    }
   }
 
   func::FuncOp build() {
     allowRegisters(255);
-    forBlocks(tiles.heads * tiles.blocksT, [&](Value item) {
-      Value t0 = mul(take(item, tiles.blocksT), kQueries), number = take(item, spec.A);
-      gradientOfQueries(headAt(grad, leadIndices(item), number), t0);
-    });
-    forBlocks(tiles.keyHeads * tiles.blocksS, [&](Value item) {
-      Value s0 = mul(take(item, tiles.blocksS), tiles.keys), group = take(item, spec.G);
-      gradientsOfKeys(leadIndices(item), group, s0);
-    });
+    if (tiles.together) {
+      forBlocks(tiles.keyHeads, [&](Value item) {
+        Value group = take(item, spec.G);
+        Values lead = leadIndices(item);
+        loop(index(0), index(spec.S), tiles.keys, [&](Value s0) {
+          gradientsOfKeys(lead, group, s0);
+          sync(); // the next keys take the place of these
+        });
+      });
+    } else {
+      forBlocks(tiles.heads * tiles.blocksT, [&](Value item) {
+        // Under a causal mask the last queries have the most keys, and the first keys the most queries: they begin first.
+        Value t0 = mul(sub(index(tiles.blocksT - 1), take(item, tiles.blocksT)), kQueries), number = take(item, spec.A);
+        gradientOfQueries(headAt(grad, leadIndices(item), number), t0);
+      });
+      forBlocks(tiles.keyHeads * tiles.blocksS, [&](Value item) {
+        Value s0 = mul(take(item, tiles.blocksS), tiles.keys), group = take(item, spec.G);
+        gradientsOfKeys(leadIndices(item), group, s0);
+      });
+    }
     if (grad.wantsBiasGrad)
       forBlocks(spec.A * tiles.blocksT * tiles.stepsS, [&](Value item) {
         Value s0 = mul(take(item, tiles.stepsS), tiles.keyStep), t0 = mul(take(item, tiles.blocksT), kQueries);
@@ -74,96 +106,99 @@ private:
     return stage;
   }
 
-  // lse in units of log2, and delta, of a query, by four lanes: two neighbouring features in eight each. A query without keys, whose scores are
-  // all -inf, gets the lse 0, and one that there is not +inf: their shares are 0.
-  std::pair<Value, Value> rowOfQuery(const Located &head, Value query) {
+  // Of a query: what its scores in units of log2 get added before they become shares, and delta times `scale` over the factor of kept shares,
+  // both with the other sign. A query without keys, whose scores are all -inf, gets the lse 0, and one that there is not +inf: their shares are 0.
+  struct RowOfQuery {
+    Value behind, delta;
+  };
+  // By `lanes` neighbouring lanes, four or eight. A chain over eight features each, and a tree over these, whose leaves are at least eight.
+  RowOfQuery rowOfQuery(const Located &head, Value query, int64_t lanes, double scale) {
     Value there = spec.T % kQueries ? below(query, index(spec.T)) : Value(), t = there ? min(query, index(spec.T - 1)) : query;
-    Value sum = number(0);
     Matrix dout = matricesOf(head).dout, o = matrixOf(head.o, spec.o, spec.T, spec.E);
-    for (int64_t feature = 0; feature < spec.E; feature += 8) {
-      auto x = twoOf(dout, t, add(pair, feature)), y = twoOf(o, t, add(pair, feature));
-      sum = fma(x.second, y.second, fma(x.first, y.first, sum));
+    const int64_t each = int64_t(llvm::PowerOf2Ceil(uint64_t(std::max<int64_t>(tiles.ofE / 8, 8)))) / lanes;
+    Values sums;
+    for (int64_t eight = 0; eight < each; ++eight) {
+      Value feature = mul(add(mul(rem(self, lanes), each), eight), 8), sum = number(0);
+      for (auto [x, y] : llvm::zip_equal(numbersOf(dout, t, feature, 8), numbersOf(o, t, feature, 8)))
+        sum = fma(x, y, sum);
+      sums.push_back(sum);
     }
-    sum = ofQuad(sum, [&](Value x, Value y) { return fadd(x, y); });
-    Value lse = load(head.lse, mul(t, spec.lse.strides.back())), infinity = number(std::numeric_limits<double>::infinity());
-    Value empty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, lse, number(-std::numeric_limits<double>::infinity()));
-    lse = select(empty, number(0), fmul(lse, number(llvm::numbers::log2e)));
-    return {there ? select(there, lse, infinity) : lse, sum};
+    for (; sums.size() > 1; sums.resize(sums.size() / 2))
+      for (size_t i = 0; i < sums.size() / 2; ++i)
+        sums[i] = fadd(sums[2 * i], sums[2 * i + 1]);
+    Value sum = sums[0];
+    for (int distance = 1; distance < lanes; distance *= 2)
+      sum = fadd(sum, simt::fromBeside(b, loc, sum, distance));
+    Value lse = load(head.lse, mul(t, spec.lse.strides.back())), minusInfinity = number(-std::numeric_limits<double>::infinity());
+    Value empty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, lse, minusInfinity);
+    Value behind = fma(select(empty, number(0), lse), number(-llvm::numbers::log2e), logOfFactor ? logOfFactor : number(0));
+    Value factor = partOfKept ? fmul(partOfKept, number(-scale)) : number(-scale);
+    return {there ? select(there, behind, minusInfinity) : behind, fmul(sum, factor)};
   }
 
-  // Scores become the shares as the sums take them, products of values and dout become ds, without the scale.
-  struct OfElement {
-    Value lse, delta, kept; // kept: null: there is no dropout
-  };
-  void finishSlopes(Values &weights, Values &slopes, llvm::function_ref<OfElement(int64_t piece, int64_t e)> at) {
+  // Scores become the shares as the sums take them, products of values and dout become ds times `scale`.
+  void finishSlopes(Values &weights, Values &slopes, double scale, const IsKept &isKept,
+                    llvm::function_ref<RowOfQuery(int64_t piece, int64_t e)> at) {
     for (size_t place = 0; place < weights.size(); ++place) {
-      OfElement here = at(int64_t(place) / 4, int64_t(place) % 4);
-      Value share = exp2(fsub(weights[place], here.lse)), slope = slopes[place];
-      weights[place] = share;
-      if (here.kept) {
-        weights[place] = select(here.kept, fmul(share, factorOfKept), number(0));
-        slope = select(here.kept, fmul(slope, factorOfKept), number(0));
-      }
-      slopes[place] = fmul(share, fsub(slope, here.delta));
+      const int64_t piece = int64_t(place) / 4, e = int64_t(place) % 4;
+      RowOfQuery row = at(piece, e);
+      Value share = exp2(fma(weights[place], number(unit), row.behind)), slope = fma(slopes[place], number(scale), row.delta);
+      Value kept = isKept ? isKept(piece, e) : Value();
+      weights[place] = kept ? select(kept, share, number(0)) : share;
+      slopes[place] = fmul(share, kept ? select(kept, slope, row.delta) : slope);
     }
-  }
-  Values scaled(Values slopes) {
-    for (Value &slope : slopes)
-      slope = fmul(slope, number(spec.scale));
-    return slopes;
   }
 
   // ---- Queries as rows ---------------------------------------------------------------------------------------------------------
   struct Rows {
     Value first; // query of the warp
     SmallVector<Values> q, dout;
-    Value lse[2], delta[2];
+    RowOfQuery each[2];
+    double scale; // of slopes
   };
-  Rows rowsOf(const Located &head, Value t0) {
+  Rows rowsOf(const Located &head, Value t0, double scale) {
     Matrices matrices = matricesOf(head);
     Rows rows;
     rows.first = add(t0, mul(warp, kWarpRows));
     rows.q = leftSide(matrices.q, rows.first, tiles.ofK), rows.dout = leftSide(matrices.dout, rows.first, tiles.ofE);
     for (int64_t half : {0, 1})
-      std::tie(rows.lse[half], rows.delta[half]) = rowOfQuery(head, add(rows.first, rowOf(half * 2)));
+      rows.each[half] = rowOfQuery(head, add(rows.first, rowOf(half * 2)), 4, scale);
+    rows.scale = scale;
     return rows;
   }
   Stage keyStage() { return shortened(byK, tiles.keyStep); }
   Stage valueStage() { return shortened(byE, tiles.keyStep); }
 
-  // ds of the warp's queries and the keys in shared memory. Threads wait in between if there is dropout.
-  Values slopesOf(const Located &head, const Rows &rows, Value t0, Value s0) {
+  // ds of the warp's queries and the keys in shared memory. Threads wait in between if others draw for them.
+  Values slopesOf(const Located &head, const Rows &rows, Value t0, Value s0, bool masked) {
     drawTile(drawsOfQueries, head, t0, s0);
-    Values weights = products(rows.q, keyStage()), slopes = products(rows.dout, valueStage()), bits;
-    finishScores(head, weights, rows.first, s0, false);
-    if (drawsOfQueries.memory) {
+    Values weights = products(rows.q, keyStage()), slopes = products(rows.dout, valueStage());
+    finishScores(head, weights, rows.first, s0, false, masked);
+    if (drawsOfQueries.memory)
       sync();
-      for (int64_t e = 0; e < 4; ++e)
-        bits.push_back(keptBits(drawsOfQueries, head, t0, s0, add(mul(warp, kWarpRows), rowOf(e)), columnOf(0, e)));
-    }
-    finishSlopes(weights, slopes, [&](int64_t piece, int64_t e) -> OfElement {
-      return {rows.lse[e / 2], rows.delta[e / 2], bits.empty() ? Value() : isBit(bits[size_t(e)], piece)};
-    });
+    finishSlopes(weights, slopes, rows.scale, keptOfLane(drawsOfQueries, head, t0, s0, tiles.keyStep),
+                 [&](int64_t, int64_t e) { return rows.each[e / 2]; });
     return slopes;
   }
 
   void gradientOfQueries(const Located &head, Value t0) {
     Matrices matrices = matricesOf(head);
-    Rows rows = rowsOf(head, t0);
+    Rows rows = rowsOf(head, t0, spec.scale);
     Value limit = limitOfKeys(t0, kQueries);
     Value last = mul(div(sub(limit, index(1)), tiles.keyStep), tiles.keyStep);
     bring(keyStage(), matrices.k, valueStage(), matrices.v, index(0));
     sync();
-    Values sums = loop(index(0), limit, tiles.keyStep, Values(size_t(tiles.ofK / 2), number(0)), [&](Value s0, ValueRange before) {
+    auto turn = [&](Value s0, ValueRange before, bool masked) {
       Values next(before);
       Value following = min(add(s0, tiles.keyStep), last); // behind the last tile it comes once more
       bringBehind(keyStage(), matrices.k, valueStage(), matrices.v, following, [&] {
-        Values slopes = slopesOf(head, rows, t0, s0);
-        sumUp(scaled(slopes), keyStage(), {}, tiles.ofK, next);
+        Values slopes = slopesOf(head, rows, t0, s0, masked);
+        sumUp(slopes, keyStage(), {}, tiles.ofK, next);
       });
       sync();
       return next;
-    });
+    };
+    Values sums = loops(index(0), min(plainKeys(t0, tiles.keyStep), limit), limit, tiles.keyStep, zeros(tiles.ofK / 2), turn, false);
     storeRows(sums, place(grad.dq, head.where), grad.dq, rows.first, spec.T, {}, tiles.ofK, spec.K, [](int64_t, Value sum) { return sum; });
   }
   void bring(const Stage &one, const Matrix &ofOne, const Stage &two, const Matrix &ofTwo, Value first) {
@@ -194,7 +229,9 @@ private:
     Located any = headAt(grad, lead, mul(group, perGroup));
     Matrices ofKeys = matricesOf(any);
     auto k = leftSide(ofKeys.k, firstKey, tiles.ofK), v = leftSide(ofKeys.v, firstKey, tiles.ofE);
-    Values start(size_t((ofK + ofE) / 2), number(0));
+    if (tiles.together)
+      put(keysOfBlock, ofKeys.k, s0, fetch(keysOfBlock, ofKeys.k, s0));
+    Values start = zeros((ofK + ofE) / 2);
     Values sums = loop(index(0), index(perGroup), 1, start, [&](Value member, ValueRange ofMember) {
       Located head = headAt(grad, lead, add(mul(group, perGroup), member));
       return overQueries(head, from, k, v, s0, key, part, ofMember);
@@ -207,58 +244,113 @@ private:
     storeRows(Values(split, sums.end()), place(grad.dv, where), grad.dv, firstKey, spec.S, ofPart(part, ofE), ofE, spec.E, same);
   }
 
+  // A turn has two barriers. Before the first one all read this turn's queries, and write their slopes; behind it they write the next turn's
+  // queries and draws, and read the slopes.
   Values overQueries(const Located &head, Value from, ArrayRef<Values> k, ArrayRef<Values> v, Value s0, Value key, Value part, ValueRange before) {
     const int64_t ofK = tiles.ofK / tiles.parts, ofE = tiles.ofE / tiles.parts, last = (spec.T - 1) / kQueryStep * kQueryStep;
+    static_assert(kQueryStep * 8 == kAttendThreads);
     Matrices matrices = matricesOf(head);
     Stage queries = shortened(byK, kQueryStep), douts = shortened(byE, kQueryStep);
-    Value mine = rem(div(self, 4), kQueryStep), writes = both(below(self, index(4 * kQueryStep)), isFirstOfQuad());
-    auto writeRow = [&](std::pair<Value, Value> row) {
+    Value mine = div(self, 8), writes = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, rem(self, 8), index(0));
+    auto writeRow = [&](RowOfQuery row) {
       when(writes, [&] {
-        write(row.first, lseOfStep, mine);
-        write(row.second, deltaOfStep, mine);
+        write(row.behind, lseOfStep, mine);
+        write(row.delta, deltaOfStep, mine);
       });
     };
+    auto rowOf = [&](Value first) { return rowOfQuery(head, add(first, mine), 8, spec.scale); };
     Value first = min(from, index(last));
     bring(queries, matrices.q, douts, matrices.dout, first);
-    writeRow(rowOfQuery(head, add(first, mine)));
+    writeRow(rowOf(first));
+    drawTile(drawsOfKeys, head, first, s0);
     sync();
-    return loop(from, index(spec.T), kQueryStep, before, [&](Value t0, ValueRange carried) {
+    auto turn = [&](Value t0, ValueRange carried, bool masked) {
       Values dk(carried.take_front(size_t(ofK / 2))), dv(carried.drop_front(size_t(ofK / 2)));
       Value following = min(add(t0, kQueryStep), index(last));
-      auto nextRow = rowOfQuery(head, add(following, mine));
+      auto nextRow = rowOf(following);
+      Values dq = tiles.together ? startOfQueries(head, t0, s0) : Values();
       bringBehind(queries, matrices.q, douts, matrices.dout, following, [&] {
-        auto [weights, slopes] = turnedSlopes(head, k, v, queries, douts, t0, s0, key);
+        auto [weights, slopes] = turnedSlopes(head, k, v, queries, douts, t0, s0, key, masked);
         sumUp(weights, douts, ofPart(part, ofE), ofE, dv);
-        sumUp(scaled(slopes), queries, ofPart(part, ofK), ofK, dk);
+        sumUp(slopes, queries, ofPart(part, ofK), ofK, dk);
+        if (tiles.together)
+          storeShares(slopes, slopesOfBlock, key);
       });
       writeRow(nextRow);
+      drawTile(drawsOfKeys, head, following, s0);
+      if (tiles.together)
+        addToQueries(head, t0, dq);
       sync();
       dk.append(dv);
       return dk;
-    });
+    };
+    return loops(from, max(from, plainQueries(s0)), index(spec.T), kQueryStep, before, turn, true);
+  }
+  // Queries from here on, whole turns, look at all keys of the block. Keys beyond the last one do not matter as rows, which nobody stores, but
+  // their slopes do.
+  Value plainQueries(Value s0) {
+    const Value none = index((spec.T + kQueryStep - 1) / kQueryStep * kQueryStep);
+    if (spec.hasKeys)
+      return none;
+    Value from = spec.causal ? min(none, mul(ceilDiv(add(s0, tiles.keys - 1), kQueryStep), kQueryStep)) : index(0);
+    if (tiles.together && spec.S % tiles.keys)
+      from = select(below(index(spec.S), add(s0, tiles.keys)), none, from);
+    return from;
   }
   Value ofPart(Value part, int64_t features) { return tiles.parts > 1 ? mul(part, features) : Value(); } // the first one
-  Value isFirstOfQuad() { return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, pair, index(0)); }
 
   // The shares as the sums take them, and ds, of the warp's keys and the queries in shared memory.
   std::pair<Values, Values> turnedSlopes(const Located &head, ArrayRef<Values> k, ArrayRef<Values> v, const Stage &queries, const Stage &douts,
-                                         Value t0, Value s0, Value key) {
-    drawTile(drawsOfKeys, head, t0, s0);
+                                         Value t0, Value s0, Value key, bool masked) {
     Values weights = products(k, queries), slopes = products(v, douts);
-    finishScores(head, weights, add(s0, key), t0, true);
-    if (drawsOfKeys.memory)
-      sync();
-    SmallVector<Values> bits(2); // of two neighbouring queries: keys key + group + 8 i
-    finishSlopes(weights, slopes, [&](int64_t piece, int64_t e) -> OfElement {
-      Value query = columnOf(piece, e), kept;
-      if (drawsOfKeys.memory) {
-        if (e < 2)
-          bits[size_t(e)] = {keptBits(drawsOfKeys, head, t0, s0, query, add(key, group))};
-        kept = isBit(bits[size_t(e % 2)][0], e / 2);
-      }
-      return {read(lseOfStep, query), read(deltaOfStep, query), kept};
+    finishScores(head, weights, add(s0, key), t0, true, masked);
+    Value bits[2]; // of two neighbouring queries: keys key + group + 8 i
+    IsKept isKept = [&](int64_t piece, int64_t e) {
+      if (e < 2)
+        bits[e] = keptBits(drawsOfKeys, head, t0, s0, columnOf(piece, e), add(key, group));
+      return isBit(bits[e % 2], e / 2);
+    };
+    finishSlopes(weights, slopes, spec.scale, drawsOfKeys.memory ? isKept : IsKept(), [&](int64_t piece, int64_t e) -> RowOfQuery {
+      Value query = columnOf(piece, e);
+      return {read(lseOfStep, query), read(deltaOfStep, query)};
     });
     return {weights, slopes};
+  }
+
+  // ---- Queries of a block of keys ----------------------------------------------------------------------------------------------
+  // A warp has 16 of a turn's queries and 16 features of their gradients.
+  Value rowsOfWarp() { return mul(rem(warp, 2), kWarpRows); }
+  Value featuresOfWarp() { return mul(div(warp, 2), 16); }
+  Value hasFeatures() { return tiles.ofK < 64 ? below(featuresOfWarp(), index(tiles.ofK)) : Value(); }
+  Matrix sumsOfQueries(const Located &head) { return matrixOf(place(grad.dq, head.where), grad.dq, spec.T, spec.K); }
+
+  // What the keys before s0 have given.
+  Values startOfQueries(const Located &head, Value t0, Value s0) {
+    Value behind = below(index(0), s0), mine = hasFeatures();
+    auto branch = scf::IfOp::create(
+        b, loc, both(behind, mine),
+        [&](OpBuilder &, Location) {
+          Values start(8);
+          for (int64_t piece : {0, 1})
+            for (int64_t e : {0, 2}) {
+              Value query = add(t0, add(rowsOfWarp(), rowOf(e)));
+              Values two = numbersOf(sumsOfQueries(head), spec.T % kQueryStep ? min(query, index(spec.T - 1)) : query,
+                                     add(featuresOfWarp(), columnOf(piece, 0)), 2);
+              std::copy(two.begin(), two.end(), start.begin() + piece * 4 + e);
+            }
+          scf::YieldOp::create(b, loc, start);
+        },
+        [&](OpBuilder &, Location) { scf::YieldOp::create(b, loc, zeros(8)); });
+    return Values(branch.getResults());
+  }
+
+  void addToQueries(const Located &head, Value t0, Values dq) {
+    when(hasFeatures(), [&] {
+      for (int64_t row = 0; row < tiles.keys; row += 16)
+        multiplyRows(turnedSide(slopesOfBlock, row, rowsOfWarp()), keysOfBlock, row, featuresOfWarp(), dq.begin());
+      storeRows(dq, place(grad.dq, head.where), grad.dq, add(t0, rowsOfWarp()), spec.T, featuresOfWarp(), 16, spec.K,
+                [](int64_t, Value sum) { return sum; });
+    });
   }
 
   // ---- The bias ----------------------------------------------------------------------------------------------------------------
@@ -274,22 +366,26 @@ private:
       Matrices matrices = matricesOf(at);
       bring(keyStage(), matrices.k, valueStage(), matrices.v, s0);
       sync();
-      return slopesOf(at, rowsOf(at, t0), t0, s0);
+      return slopesOf(at, rowsOf(at, t0, 1), t0, s0, true);
     });
   }
 
   const AttendGradSpec &grad;
   const GradTiles tiles;
   Stage byK, byE; // keys and values, or queries and dout
+  Stage keysOfBlock, slopesOfBlock; // if all of a head is together
   Value lseOfStep, deltaOfStep;
+  Value logOfFactor, partOfKept; // null: there is no dropout
   Draws drawsOfQueries, drawsOfKeys;
 };
 
 } // namespace
 
 Grid gridOfTensorAttend(const AttendGradSpec &grad, const TargetInfo &target) {
-  GradTiles tiles(grad.forward);
-  return gridOfBlocks(std::max(tiles.heads * tiles.blocksT, tiles.keyHeads * tiles.blocksS), kAttendThreads, target);
+  GradTiles tiles(grad.forward, target);
+  const int64_t ofBias = grad.wantsBiasGrad ? grad.forward.A * tiles.blocksT * tiles.stepsS : 0;
+  const int64_t apart = std::max(tiles.heads * tiles.blocksT, tiles.keyHeads * tiles.blocksS);
+  return gridOfBlocks(tiles.together ? std::max(tiles.keyHeads, ofBias) : apart, kAttendThreads, target);
 }
 
 func::FuncOp buildAttendOnTensorCores(OpBuilder &b, ModuleOp module, const std::string &name, const AttendGradSpec &spec, const TargetInfo &target) {

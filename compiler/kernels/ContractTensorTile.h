@@ -134,6 +134,7 @@ protected:
   // Rows of bf16. Four lanes have a row, two neighbours of each eight columns. They exchange them so that each has eight neighbours of 32, and if rows
   // begin anywhere, the eight from the next multiple of 16 bytes on.
   void storeRows(Value batch, Value firstM, Value firstN, ValueRange sums) {
+    firstN = add(firstN, warpN);
     auto ofC = [](const Dim &dim) { return dim.c; };
     auto narrow = [&](Value n) { return b.createOrFold<mlir::arith::IndexCastOp>(loc, b.getI32Type(), n); };
     auto number = [&](int64_t n) { return emitInteger(b, loc, b.getI32Type(), n); };

@@ -132,7 +132,9 @@ void LoopEmitter::runSweep(int sweep) {
     return next;
   };
   Values results;
-  if (plan.blockRows == 0) {
+  if (plan.shares > 1) { // no chains beside it
+    forRowsOfShare([&] { row({}); });
+  } else if (plan.blockRows == 0) {
     results = forRows(index(0), plan.rows, initial, row);
   } else if (spec.addAt.present) { // no chains beside it
     forBlocks({}, [&](Value first, ValueRange) {
@@ -220,11 +222,17 @@ void LoopEmitter::directColumns(Value column, int vectors, Value mask) {
     return next;
   };
   Values sums = plan.blockRows > 0 ? forBlocks(initial, block) : forRows(index(0), plan.rows, initial, rowOfVectors);
+  storeDirect(row, lanes, sums);
+}
+
+// What is done with the sums of direct chains.
+void LoopEmitter::storeDirect(const Work &row, std::vector<Lanes> lanes, ValueRange sums) {
   std::vector<Value> kept = scalars;
   Work stage = stageWork(1);
   emitScalars(stage, 0);
   Preheader pre = preheader(rootsOf({}, stage.stores), stage.stores);
-  for (int u = 0; u < vectors; ++u) {
+  size_t vectors = lanes.size();
+  for (size_t u = 0; u < vectors; ++u) {
     lanes[u].values.resize(spec.nodes.size());
     for (size_t i = 0; i < row.chains.size(); ++i)
       lanes[u].values[row.chains[i]] = sums[i * vectors + u];
@@ -238,10 +246,13 @@ void LoopEmitter::directColumns(Value column, int vectors, Value mask) {
 
 void LoopEmitter::runDirect() {
   Value begin = columnBegin, end = wholeVectorsEnd();
+  auto columns = [&](Value column, int vectors, Value mask) {
+    plan.gang.teams > 0 ? gangColumns(column, mask) : directColumns(column, vectors, mask);
+  };
   auto loop = [&](Value from, Value to, int vectors) {
     scf::ForOp::create(b, loc, from, to, index(vectors * kLoopLanes), ValueRange(),
                        [&](OpBuilder &, Location, Value column, ValueRange) {
-                         directColumns(column, vectors, Value());
+                         columns(column, vectors, Value());
                          scf::YieldOp::create(b, loc);
                        });
   };
@@ -257,12 +268,12 @@ void LoopEmitter::runDirect() {
   if (spec.cols % kLoopLanes == 0)
     return;
   if (plan.blocks == 1) {
-    directColumns(end, 1, tailMask);
+    columns(end, 1, tailMask);
     return;
   }
   Value rest = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sgt, columnEnd, end);
   scf::IfOp::create(b, loc, rest, [&](OpBuilder &, Location) {
-    directColumns(end, 1, tailMask);
+    columns(end, 1, tailMask);
     scf::YieldOp::create(b, loc);
   });
 }

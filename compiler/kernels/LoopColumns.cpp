@@ -121,6 +121,9 @@ LoopEmitter::Values LoopEmitter::forColumns(Value begin, ValueRange initial,
 // pass for maxima alone keeps several vectors of them.
 static constexpr int64_t kAnyOrderVectors = 4;
 
+// Vectors of a row of a GPU that are evaluated together.
+static constexpr int64_t kTogether = 4;
+
 bool LoopEmitter::anyOrderSuits(const std::vector<int> &reductions, const Preheader &pre) {
   for (int node : reductions) {
     const LoopNode &n = spec.nodes[node];
@@ -192,23 +195,48 @@ void LoopEmitter::runColumns(const std::vector<int> &reductions, const std::vect
     begin = index(spec.cols / (kAnyOrderVectors * kLoopLanes) * (kAnyOrderVectors * kLoopLanes));
     initial = reduceInAnyOrder(reductions, begin, initial, pre);
   }
-  if (reductions.empty() && chains.empty() && !addAt && suitsWide(stores, pre))
-    begin = runWide(begin, stores, pre);
-  Values results = forColumns(begin, initial, [&](Lanes &lanes, ValueRange carried) {
-    evaluateVectors(lanes, pre);
-    Values accumulators(carried.begin(), carried.end());
+  if (plan.teams && chains.empty() && !addAt) {
+    prepareQuotients(pre);
+    if (Wide wide = wideOf(stores, pre); reductions.empty() && wide.together > 0)
+      return runWide(wide, stores, pre);
+  }
+  auto reduce = [&](const Lanes &lanes, Values &accumulators) {
     for (size_t i = 0; i < reductions.size(); ++i)
-      accumulate(reductions[i], MutableArrayRef<Value>(accumulators).slice(place[i].first, place[i].second), lanes,
-                 pre);
+      accumulate(reductions[i], MutableArrayRef<Value>(accumulators).slice(place[i].first, place[i].second), lanes, pre);
+  };
+  auto put = [&](const Lanes &lanes) {
+    for (size_t i = 0; i < stores.size(); ++i)
+      storeColumns(stores[i], pre.storeBases[i], operand(spec.stores[stores[i]].node, lanes, pre), lanes);
+  };
+  if (hasQuotients(pre) && plan.blocks == 1 && spec.cols >= kTogether * kLoopLanes) {
+    // Quotients of several vectors wait for one another's latency, and share the question whether they could be found quickly.
+    Value end = index(spec.cols / (kTogether * kLoopLanes) * (kTogether * kLoopLanes));
+    auto loop = scf::ForOp::create(b, loc, begin, end, index(kTogether * kLoopLanes), initial, [&](OpBuilder &, Location, Value column, ValueRange carried) {
+      SmallVector<Lanes> vectors;
+      for (int64_t u = 0; u < kTogether; ++u)
+        vectors.push_back({addIndex(column, index(u * kLoopLanes)), Value(), {}});
+      evaluateTogether(vectors, pre, [](size_t) {});
+      Values accumulators(carried.begin(), carried.end());
+      for (const Lanes &lanes : vectors)
+        reduce(lanes, accumulators);
+      for (const Lanes &lanes : vectors)
+        put(lanes);
+      scf::YieldOp::create(b, loc, accumulators);
+    });
+    begin = end;
+    initial.assign(loop.getResults().begin(), loop.getResults().end());
+  }
+  Values results = forColumns(begin, initial, [&](Lanes &lanes, ValueRange carried) {
+    evaluateTogether(lanes, pre, [](size_t) {});
+    Values accumulators(carried.begin(), carried.end());
+    reduce(lanes, accumulators);
     for (int chain : chains) {
       const LoopNode &node = spec.nodes[chain];
       Lanes dense{lanes.column, Value(), {}};
       Value sum = combine(node.reduce, evaluateVector(chain, dense, pre), operand(node.args[0], lanes, pre));
       storeScratch(chain, sum, lanes);
     }
-    for (size_t i = 0; i < stores.size(); ++i) {
-      storeColumns(stores[i], pre.storeBases[i], operand(spec.stores[stores[i]].node, lanes, pre), lanes);
-    }
+    put(lanes);
     if (addAt)
       emitAddAt(pre.addAtBase, pre.tableBase, &lanes, &pre);
     return accumulators;

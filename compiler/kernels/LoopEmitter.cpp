@@ -223,6 +223,10 @@ std::pair<Value, Value> LoopEmitter::itemsOfThread(int64_t items) {
 }
 
 void LoopEmitter::runItem(Value item) {
+  if (plan.shares > 1) {
+    share = arith::RemUIOp::create(b, loc, item, index(plan.shares));
+    item = arith::DivUIOp::create(b, loc, item, index(plan.shares));
+  }
   columnBegin = index(0);
   columnEnd = index(spec.cols);
   if (plan.blocks > 1) {
@@ -294,6 +298,8 @@ void LoopEmitter::emit() {
       scalars[n] = evaluateScalar(int(n));
   if (plan.transposition.found())
     return emitSquares();
+  if (plan.gang.teams > 0)
+    openGang();
   auto [begin, end] = itemsOfThread(plan.items());
   scf::ForOp::create(b, loc, begin, end, index(1), ValueRange(), [&](OpBuilder &, Location, Value item, ValueRange) {
     runItem(item);

@@ -43,6 +43,8 @@ private:
     std::vector<Value> bases, storeBases;  // element numbers of the views, without the column's share
     std::vector<Value> clampBases;         // the index of a clamped load at column 0, shifted
     Value addAtBase, tableBase;
+    std::vector<Value> divisors, reciprocals; // of quotients, the latter negative
+    Value areDivisorsPlain;                // all of them
   };
 
   // LoopEmitter.cpp: contexts.
@@ -59,6 +61,7 @@ private:
   void runSweep(int sweep);
   void runDirect();
   void directColumns(Value column, int vectors, Value mask);
+  void storeDirect(const Work &row, std::vector<Lanes>, mlir::ValueRange sums);
   void prefetchRows(Value column, int vectors, const Preheader &);
   std::vector<int> chainsInScratch(int stage);
   void startChains(const std::vector<int> &chains);
@@ -74,6 +77,25 @@ private:
   std::vector<int> rootsOf(const std::vector<int> &chains, const std::vector<int> &stores);
   void fillDraws(const std::vector<bool> &nodes);
 
+  // LoopGang.cpp: direct chains of a block of threads.
+  void openGang();
+  Value isTeam(int64_t number);
+  void gangColumns(Value column, Value mask);
+  struct GangRow {
+    std::vector<Value> chainIndex, scalars;
+    Lanes lanes;
+  };
+  GangRow readRow(const Work &row, const Lanes &columns, Value number);
+  void computeRow(const Work &row, GangRow, llvm::function_ref<void(int, Value)> take);
+  void evaluateBatch(const Work &row, const Lanes &columns, Value first, Value end, Value at);
+  void keepRow(int chain, Value value, Value place);
+  Value addBatch(int chain, Value sum, Value at, Value count);
+  Values walkBatches(const Work &row, const Lanes &columns, Value first, int64_t count, mlir::ValueRange initial);
+
+  // LoopShares.cpp: AddAt, whose places are shared among teams.
+  Value isOfShare(Value number);
+  void forRowsOfShare(llvm::function_ref<void()> body);
+
   // LoopSquares.cpp: squares, some of whose operands are turned in registers.
   void emitSquares();
   void square(Value rest, Value row, Value column, int64_t rows, int64_t columns);
@@ -81,13 +103,29 @@ private:
   Value loadLine(int node, Value at, int64_t count);
   void storeLine(const LoopStore &, Value at, Value value, int64_t count);
 
-  // LoopWide.cpp: with teams, four neighbouring columns a thread, where nothing is summed.
-  bool isWide(const View &, Elem) const;
-  bool suitsWide(const std::vector<int> &stores, const Preheader &) const;
-  Value runWide(Value begin, const std::vector<int> &stores, const Preheader &);
+  // LoopWide.cpp: with teams, four or eight neighbouring columns a thread, where nothing is summed.
+  struct Wide {
+    int64_t together = 0; // columns of a thread; 0: they are walked one by one
+    bool aligned = true;  // each row begins at a multiple of `together` elements; else all views begin equally far from one
+    Value base;           // the element number of one of the views
+  };
+  Wide wideOf(const std::vector<int> &stores, const Preheader &) const;
+  void runWide(const Wide &, const std::vector<int> &stores, const Preheader &);
+  void runNarrow(Value from, Value to, const std::vector<int> &stores, const Preheader &);
+
+  // LoopDraws.cpp: flags that threads of a team draw for one another.
+  bool sharesDraw(int node, const Wide &) const;
+  Values sharedDraw(int node, Value column);
+
+  // LoopQuotients.cpp: with teams, quotients of one divisor a row.
+  void prepareQuotients(Preheader &);
+  bool hasQuotients(const Preheader &) const;
+  Value quotient(int node, Value dividend, const Preheader &);
+  void evaluateTogether(mlir::MutableArrayRef<Lanes>, const Preheader &, llvm::function_ref<void(size_t)> turnTo);
 
   // LoopNodes.cpp: nodes.
   Value evaluateScalar(int node);
+  Value elementwise(int node, mlir::ArrayRef<Value> args);
   Value evaluateVector(int node, Lanes &, const Preheader &);
   Value loadScratch(int node, const Lanes &);
   void storeScratch(int node, Value, const Lanes &);
@@ -171,9 +209,13 @@ private:
   std::vector<std::pair<Value, Value>> draws; // rows of draws that are filled: memref, first element
   std::vector<Value> outerIndex, chainIndex;
   Value columnBegin, columnEnd;             // of the item
+  Value share;                              // of the places of AddAt, the item's: its number
   Value tailMask;
   Value lane;                               // with teams: of this thread (index)
+  Value team;                               // with a gang: its number in the block
+  std::map<int, Value> gangRows, gangTotals; // of each chain, in shared memory: values of two batches of rows, sums of the columns
   int pass = 0;                             // over the columns of a context
+  Value *beyondQuick = nullptr;             // while quotients are quick: whether one of them has to be found otherwise
 };
 
 // What memory holds of an element, and the value that it is (LoopMemory.cpp).

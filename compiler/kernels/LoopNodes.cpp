@@ -1,6 +1,7 @@
 // LoopNodes.cpp: how single nodes of a loop kernel are evaluated, as scalars and as vectors of 16 columns.
 #include "compiler/kernels/LoopEmitter.h"
 #include "compiler/kernels/MathEmit.h"
+#include "compiler/kernels/Simt.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -202,7 +203,16 @@ Value LoopEmitter::evaluateScalar(int node) {
   Values args;
   for (int arg : n.args)
     args.push_back(scalars[arg]);
-  return emitElementwise(b, loc, n.op, n.elem, args);
+  return elementwise(node, args);
+}
+
+// A GPU has an instruction that rounds to bf16: what it gives of a NaN is a NaN, too.
+Value LoopEmitter::elementwise(int node, ArrayRef<Value> args) {
+  const LoopNode &n = spec.nodes[node];
+  if (!plan.teams || n.op != LoopOp::Cast || n.elem != Elem::BF16)
+    return emitElementwise(b, loc, n.op, n.elem, args);
+  Value wide = emitElementwise(b, loc, LoopOp::Cast, Elem::F32, args);
+  return arith::BitcastOp::create(b, loc, b.getF32Type(), simt::roundedPair(b, loc, emitNumber(b, loc, b.getF32Type(), 0), wide));
 }
 
 Value LoopEmitter::operand(int node, const Lanes &lanes, const Preheader &pre) {
@@ -235,7 +245,7 @@ Value LoopEmitter::evaluateVector(int node, Lanes &lanes, const Preheader &pre) 
   Values args;
   for (int arg : n.args)
     args.push_back(operand(arg, lanes, pre));
-  return emitElementwise(b, loc, n.op, n.elem, args);
+  return beyondQuick && pre.reciprocals[node] ? quotient(node, args[0], pre) : elementwise(node, args);
 }
 
 void LoopEmitter::evaluateVectors(Lanes &lanes, const Preheader &pre) {

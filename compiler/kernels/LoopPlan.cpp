@@ -1,5 +1,6 @@
 // LoopPlan.cpp: finds levels and sweeps, chooses blocks and scratch. What is known of single loads is found in LoopLoads.cpp.
 #include "compiler/kernels/LoopPlan.h"
+#include "compiler/kernels/Device.h"
 #include "compiler/kernels/Simt.h"
 #include "compiler/solve/Bytes.h"
 
@@ -170,11 +171,11 @@ void chooseBlocks(LoopPlan &plan) {
   if (chains > 0 && plan.sweeps == 1 && !spec.addAt.present && !rowDraws)
     plan.directVectors = chains > 4 || cost > 40 ? 1 : chains > 2 || cost > 15 ? 2 : 4;
   // Enough items for any number of threads, not so small that starting one shows. Teams of a GPU are many.
-  const int64_t items = plan.teams ? kItemsOfTeams : 64, round = plan.teams && plan.hasChain ? kLoopLanes : 64;
+  const int64_t items = plan.teams ? kItemsOfTeams : 64, round = !plan.teams ? 64 : plan.hasChain ? kLoopLanes : 8 * kLoopLanes;
   int64_t least = plan.hasChain ? 64 : 512, most = plan.hasChain && !plan.directVectors ? 1024 : 4096;
   if (plan.teams) {
     plan.directVectors = std::min(plan.directVectors, 1);
-    least = plan.hasChain ? kLoopLanes : 4 * kLoopLanes;
+    least = plan.hasChain ? kLoopLanes : 8 * kLoopLanes;
   }
   if (plan.tableCols > 0)
     least = most = plan.tableCols;
@@ -184,6 +185,40 @@ void chooseBlocks(LoopPlan &plan) {
     plan.blockCols = width;
     plan.blocks = (spec.cols + width - 1) / width;
   }
+}
+
+void chooseGang(LoopPlan &plan) {
+  constexpr int64_t kTeams = 32, kMostRows = 8, kFewestRows = 64, kMostChains = 8, kSharedBytes = 36 * 1024;
+  // So many items keep a GPU busy with a team each: they read as fast as its memory can.
+  if (!plan.teams || plan.directVectors != 1 || plan.items() > kItemsOfTeams / 8 || plan.rows < kFewestRows)
+    return;
+  int64_t chains = 0, bytes = 0;
+  for (size_t n = 0; n < plan.spec.nodes.size(); ++n) {
+    if (!plan.needed[n] || plan.spec.nodes[n].op != LoopOp::ReduceChain)
+      continue;
+    ++chains;
+    bytes += 2 * kTeams * kLoopLanes * bytesOf(plan.spec.nodes[n].elem);
+  }
+  int64_t walked = plan.blockRows > 0 ? plan.blockRows : plan.rows;
+  int64_t rows = std::min({kMostRows, (walked + kTeams - 1) / kTeams, kSharedBytes / bytes});
+  if (chains <= kMostChains && rows > 0)
+    plan.gang = {kTeams, rows, chains};
+}
+
+void chooseShares(LoopPlan &plan) {
+  constexpr int64_t kItems = 1 << 13, kFewestRows = 256;
+  const LoopSpec &spec = plan.spec;
+  if (!plan.teams || !spec.addAt.present || !plan.addAtVector || plan.blockRows > 0 || plan.sweeps != 1 || plan.rows < kFewestRows ||
+      !spec.stores.empty())
+    return;
+  for (size_t n = 0; n < spec.nodes.size(); ++n)
+    if (plan.needed[n] && (spec.nodes[n].op == LoopOp::ReduceChain || plan.isReduction(int(n))))
+      return;
+  for (int arg : spec.addAt.args)
+    if (plan.variesCol[arg])
+      return;
+  while (plan.items() * 2 <= kItems)
+    plan.shares *= 2;
 }
 
 // Exactly what the code of this plan writes: a row of a block's columns for each chain that does not fit into registers, each kept value
@@ -303,6 +338,8 @@ static LoopPlan planDomain(const LoopSpec &original, const TargetInfo &target, b
   findKept(plan);
   findTransposition(plan, target.lanes);
   chooseBlocks(plan);
+  chooseGang(plan);
+  chooseShares(plan);
   assignScratch(plan);
   return plan;
 }
@@ -321,7 +358,10 @@ int64_t scratchBytesPerThread(const LoopSpec &spec, const TargetInfo &target) { 
 // As many teams as the GPU holds at once, if there is work for them.
 Grid gridOf(const LoopSpec &spec, const TargetInfo &target) {
   constexpr int64_t kTeamsOfProcessor = 128; // 2048 threads
-  return {std::clamp<int64_t>(planLoop(spec, target).items(), 1, target.processors * kTeamsOfProcessor), simt::kTeam, 128};
+  LoopPlan plan = planLoop(spec, target);
+  if (plan.gang.teams > 0)
+    return gridOfBlocks(plan.items(), plan.gang.threads(), target);
+  return {std::clamp<int64_t>(plan.items(), 1, target.processors * kTeamsOfProcessor), simt::kTeam, 128};
 }
 
 } // namespace cinch::kernels

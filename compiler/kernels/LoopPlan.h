@@ -68,9 +68,19 @@ struct LoopPlan {
 
   // Column blocks: items = outerCount * blocks; a block has blockCols columns, the last one perhaps fewer.
   int64_t blocks = 1, blockCols = 1;
-  int64_t items() const { return outerCount * blocks; }
+  // With teams: AddAt's places are shared among so many items; each walks all rows, and does those whose place modulo `shares` is its own.
+  int64_t shares = 1;
+  int64_t items() const { return outerCount * blocks * shares; }
   // Accumulators of the chains stay in registers for `directVectors` vectors of columns; 0: they lie in scratch rows.
   int directVectors = 0;
+  // On a GPU, where items are few and rows are many, a block of threads is a worker (LoopGang.cpp): `teams` of it evaluate `rows` rows each at
+  // a time, and a team for each chain, each in a warp of its own, adds what they found.
+  struct Gang {
+    int64_t teams = 0, rows = 0, chains = 0;
+    int64_t batch() const { return teams * rows; }
+    int64_t adder(size_t chain) const { return teams + 2 * int64_t(chain); }
+    int64_t threads() const { return (teams + 2 * chains) * kLoopLanes; }
+  } gang;
 
   int buffers = 0;                 // named by views; the scratch, if any, comes next
   std::vector<int64_t> scratchOf;  // per node: byte offset of its scratch row, -1: none

@@ -1,10 +1,14 @@
-// LoopWide.cpp: how a team of a GPU walks along columns of which nothing is summed: a thread has four neighbours at a time, which it loads
-// and stores together, 16 bytes of f32. Which thread has which column changes no number.
+// LoopWide.cpp: how a team of a GPU walks along columns of which nothing is summed: a thread has four or eight neighbours at a time, which it
+// loads and stores together, 16 bytes of f32 or of bf16. Which thread has which column changes no number.
+//
+// Rows of an odd length begin anywhere. If they do so in all buffers alike, columns before the first place that such accesses may
+// begin at are done one by one, and so are those behind the last whole round of the team.
 #include "compiler/kernels/LoopEmitter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
 
@@ -12,78 +16,113 @@ using namespace mlir;
 
 namespace cinch::kernels {
 
-constexpr int64_t kTogether = 4;
-
-// Columns lie side by side, and every fourth one begins at a multiple of four elements: buffers begin at multiples of 64 bytes, and blocks
-// of columns at multiples of 16.
-bool LoopEmitter::isWide(const View &view, Elem elem) const {
-  auto whole = [](int64_t n) { return n % kTogether == 0; };
-  return elem != Elem::F64 && plan.columnStride(view) == 1 && whole(view.offset) &&
-         std::all_of(view.strides.begin(), view.strides.end() - 1, whole);
-}
-
-// Everything that is loaded along the columns and all that is stored lies so. What several passes keep in scratch stays with the thread
-// that has put it there.
-bool LoopEmitter::suitsWide(const std::vector<int> &stores, const Preheader &pre) const {
-  if (!plan.teams || stores.empty() || spec.cols < kTogether * kLoopLanes)
-    return false;
+// Everything that is loaded along the columns and all that is stored lies side by side. What several passes keep in scratch stays with the
+// thread that has put it there.
+LoopEmitter::Wide LoopEmitter::wideOf(const std::vector<int> &stores, const Preheader &pre) const {
+  std::vector<std::pair<const View *, Elem>> views;
+  Wide wide;
   for (size_t n = 0; n < spec.nodes.size(); ++n) {
     const LoopNode &node = spec.nodes[n];
     if (!pre.nodes[n])
       continue;
-    const bool loads = node.op == LoopOp::Load && plan.columnStride(node.view) != 0;
-    if (plan.keptBy[n] >= 0 || plan.selectsAddress[n] || node.op == LoopOp::LoadAt || node.op == LoopOp::ReduceChain ||
-        (loads && !isWide(node.view, node.elem)))
-      return false;
+    if (plan.keptBy[n] >= 0 || plan.selectsAddress[n] || node.op == LoopOp::LoadAt || node.op == LoopOp::ReduceChain)
+      return {};
+    if (node.op == LoopOp::Load && plan.columnStride(node.view) != 0) {
+      views.push_back({&node.view, node.elem});
+      wide.base = pre.bases[n];
+    }
   }
-  return std::all_of(stores.begin(), stores.end(), [&](int store) {
-    const LoopStore &target = spec.stores[store];
-    return target.copies == 1 && isWide(target.view, spec.nodes[target.node].elem);
+  for (size_t i = 0; i < stores.size(); ++i) {
+    const LoopStore &target = spec.stores[stores[i]];
+    if (target.copies != 1)
+      return {};
+    views.push_back({&target.view, spec.nodes[target.node].elem});
+    wide.base = pre.storeBases[i];
+  }
+  const bool isShort = std::any_of(views.begin(), views.end(), [](auto &view) { return bytesOf(view.second) <= 2; });
+  for (int64_t together : {8, 4}) {
+    auto beyond = [&](const View &view) { // what is left of the number of the first column
+      std::vector<int64_t> rest{view.offset};
+      rest.insert(rest.end(), view.strides.begin(), view.strides.end() - 1);
+      for (int64_t &number : rest)
+        number = (number % together + together) % together;
+      return rest;
+    };
+    const bool suits = !views.empty() && std::all_of(views.begin(), views.end(), [&](auto &view) {
+      return view.second != Elem::F64 && plan.columnStride(*view.first) == 1 && beyond(*view.first) == beyond(*views.front().first);
+    });
+    if (!suits || (together == 8 && !isShort))
+      continue;
+    std::vector<int64_t> rest = beyond(*views.front().first);
+    wide.aligned = std::all_of(rest.begin(), rest.end(), [](int64_t number) { return number == 0; });
+    if (spec.cols < (wide.aligned ? 1 : 4) * together * kLoopLanes)
+      continue;
+    wide.together = together;
+    return wide;
+  }
+  return {};
+}
+
+// One column a thread.
+void LoopEmitter::runNarrow(Value from, Value to, const std::vector<int> &stores, const Preheader &pre) {
+  scf::ForOp::create(b, loc, from, to, index(kLoopLanes), ValueRange(), [&](OpBuilder &, Location, Value column, ValueRange) {
+    Lanes lanes{column, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, addIndex(column, lane), to), {}};
+    evaluateTogether(lanes, pre, [](size_t) {});
+    for (size_t i = 0; i < stores.size(); ++i)
+      storeColumns(stores[i], pre.storeBases[i], operand(spec.stores[stores[i]].node, lanes, pre), lanes);
+    scf::YieldOp::create(b, loc);
   });
 }
 
-// From `begin` on; returns where the columns are left to the walk of one column a thread.
-Value LoopEmitter::runWide(Value begin, const std::vector<int> &stores, const Preheader &pre) {
-  constexpr int64_t kColumns = kTogether * kLoopLanes;
-  Value own = lane, rest = arith::SubIOp::create(b, loc, wholeVectorsEnd(), begin);
-  rest = arith::DivUIOp::create(b, loc, rest, index(kColumns));
-  Value end = addIndex(begin, mulIndex(rest, kColumns));
-  auto typeOf = [&](Elem elem) { return VectorType::get({kTogether}, storedType(b, elem)); };
+void LoopEmitter::runWide(const Wide &wide, const std::vector<int> &stores, const Preheader &pre) {
+  const int64_t together = wide.together, round = together * kLoopLanes;
+  Value own = lane, begin = columnBegin;
+  if (!wide.aligned) {
+    auto within = [&](Value x) -> Value { return arith::AndIOp::create(b, loc, x, index(together - 1)); };
+    Value before = within(arith::SubIOp::create(b, loc, index(0), within(addIndex(wide.base, columnBegin))));
+    begin = addIndex(columnBegin, before);
+    runNarrow(columnBegin, arith::MinSIOp::create(b, loc, begin, columnEnd), stores, pre);
+  }
+  Value rest = arith::MaxSIOp::create(b, loc, arith::SubIOp::create(b, loc, columnEnd, begin), index(0));
+  Value end = addIndex(begin, mulIndex(arith::DivUIOp::create(b, loc, rest, index(round)), round));
+  auto typeOf = [&](Elem elem) { return VectorType::get({together}, storedType(b, elem)); };
   auto aligned = [&](auto op, Elem elem) {
-    op->setAttr("alignment", b.getI64IntegerAttr(kTogether * bytesOf(elem)));
+    op->setAttr("alignment", b.getI64IntegerAttr(std::min<int64_t>(together * bytesOf(elem), 16)));
     return op;
   };
-  scf::ForOp::create(b, loc, begin, end, index(kColumns), ValueRange(), [&](OpBuilder &, Location, Value column, ValueRange) {
-    Value first = addIndex(column, mulIndex(own, kTogether));
-    std::vector<Value> loaded(spec.nodes.size());
-    for (size_t n = 0; n < loaded.size(); ++n)
-      if (const LoopNode &node = spec.nodes[n]; pre.nodes[n] && node.op == LoopOp::Load && plan.columnStride(node.view) == 1) {
-        Value from = buffer(node.view.buffer, node.elem), at = addIndex(pre.bases[n], first);
-        loaded[n] = aligned(vector::LoadOp::create(b, loc, typeOf(node.elem), from, ValueRange{at}), node.elem);
-      }
-    std::vector<Values> stored(stores.size());
-    for (int64_t each = 0; each < kTogether; ++each) {
-      Lanes lanes{column, Value(), std::vector<Value>(loaded.size())};
-      for (size_t n = 0; n < loaded.size(); ++n)
-        if (loaded[n])
-          lanes.values[n] = toValue(b, loc, vector::ExtractOp::create(b, loc, loaded[n], ArrayRef<int64_t>{each}), spec.nodes[n].elem);
-      lane = addIndex(mulIndex(own, kTogether), index(each));
-      evaluateVectors(lanes, pre);
-      for (size_t i = 0; i < stores.size(); ++i) {
-        const int node = spec.stores[stores[i]].node;
-        stored[i].push_back(toStored(b, loc, operand(node, lanes, pre), spec.nodes[node].elem));
-      }
+  scf::ForOp::create(b, loc, begin, end, index(round), ValueRange(), [&](OpBuilder &, Location, Value column, ValueRange) {
+    Value first = addIndex(column, mulIndex(own, together));
+    Lanes none{column, Value(), std::vector<Value>(spec.nodes.size())};
+    SmallVector<Lanes> columns(size_t(together), none);
+    for (size_t n = 0; n < spec.nodes.size(); ++n) {
+      const LoopNode &node = spec.nodes[n];
+      if (!pre.nodes[n] || node.op != LoopOp::Load || plan.columnStride(node.view) != 1)
+        continue;
+      Value from = buffer(node.view.buffer, node.elem), at = addIndex(pre.bases[n], first);
+      Value loaded = aligned(vector::LoadOp::create(b, loc, typeOf(node.elem), from, ValueRange{at}), node.elem);
+      for (int64_t each = 0; each < together; ++each)
+        columns[each].values[n] = toValue(b, loc, vector::ExtractOp::create(b, loc, loaded, ArrayRef<int64_t>{each}), node.elem);
     }
+    for (size_t n = 0; n < spec.nodes.size(); ++n)
+      if (pre.nodes[n] && sharesDraw(int(n), wide))
+        for (auto [lanes, flag] : llvm::zip_equal(columns, sharedDraw(int(n), column)))
+          lanes.values[n] = flag;
+    evaluateTogether(columns, pre, [&](size_t each) { lane = addIndex(mulIndex(own, together), index(int64_t(each))); });
+    lane = own;
     for (size_t i = 0; i < stores.size(); ++i) {
       const LoopStore &target = spec.stores[stores[i]];
       const Elem elem = spec.nodes[target.node].elem;
-      Value together = vector::FromElementsOp::create(b, loc, typeOf(elem), stored[i]), at = addIndex(pre.storeBases[i], first);
-      aligned(vector::StoreOp::create(b, loc, together, buffer(target.view.buffer, elem), ValueRange{at}), elem);
+      Values stored;
+      for (const Lanes &lanes : columns)
+        stored.push_back(toStored(b, loc, operand(target.node, lanes, pre), elem));
+      Value all = vector::FromElementsOp::create(b, loc, typeOf(elem), stored), at = addIndex(pre.storeBases[i], first);
+      aligned(vector::StoreOp::create(b, loc, all, buffer(target.view.buffer, elem), ValueRange{at}), elem);
     }
     scf::YieldOp::create(b, loc);
   });
-  lane = own;
-  return end;
+  const int64_t whole = plan.blocks > 1 ? plan.blockCols : spec.cols;
+  if (!wide.aligned || whole % round != 0 || spec.cols % round != 0)
+    runNarrow(end, columnEnd, stores, pre);
 }
 
 } // namespace cinch::kernels

@@ -50,8 +50,11 @@ Value roundedPair(OpBuilder &b, Location loc, Value first, Value second) {
 SmallVector<Value> loadNumbers(OpBuilder &b, Location loc, Value pointer, int64_t count) {
   if (count == 1)
     return {LLVM::LoadOp::create(b, loc, b.getF32Type(), pointer, 4)};
-  Value both = LLVM::LoadOp::create(b, loc, VectorType::get({2}, b.getF32Type()), pointer, 8);
-  return {vector::ExtractOp::create(b, loc, both, ArrayRef<int64_t>{0}), vector::ExtractOp::create(b, loc, both, ArrayRef<int64_t>{1})};
+  Value all = LLVM::LoadOp::create(b, loc, VectorType::get({count}, b.getF32Type()), pointer, unsigned(count * 4));
+  SmallVector<Value> numbers;
+  for (int64_t i = 0; i < count; ++i)
+    numbers.push_back(vector::ExtractOp::create(b, loc, all, ArrayRef<int64_t>{i}));
+  return numbers;
 }
 
 void storeNumbers(OpBuilder &b, Location loc, ValueRange numbers, Value pointer, bool narrow) {

@@ -56,8 +56,29 @@ struct Integers {
   }
 };
 
+// The same for single numbers, in words of 32 bits: a GPU has a multiplication of two of them to 64, and pays for both halves of everything else.
+Words philoxOfWords(Integers &i, Words counter, Value key0, Value key1) {
+  Type i32 = i.b.getI32Type(), i64 = i.b.getI64Type();
+  auto wide = [&](Value word) -> Value { return arith::ExtUIOp::create(i.b, i.loc, i64, word); };
+  for (Value *word : {&counter[0], &counter[1], &counter[2], &counter[3], &key0, &key1})
+    *word = i.truncate(*word, 32);
+  auto [c0, c1, c2, c3] = counter;
+  for (int round = 0; round < 10; ++round) {
+    Value p0 = i.mul(wide(c0), i.c(i64, 0xD2511F53)), p1 = i.mul(wide(c2), i.c(i64, 0xCD9E8D57));
+    c0 = i.bxor(i.bxor(i.truncate(i.shr(p1, 32), 32), c1), key0);
+    c2 = i.bxor(i.bxor(i.truncate(i.shr(p0, 32), 32), c3), key1);
+    c1 = i.truncate(p1, 32);
+    c3 = i.truncate(p0, 32);
+    key0 = i.add(key0, i.c(i32, int32_t(0x9E3779B9)));
+    key1 = i.add(key1, i.c(i32, int32_t(0xBB67AE85)));
+  }
+  return {wide(c0), wide(c1), wide(c2), wide(c3)};
+}
+
 // All i64; the upper halves of the result are garbage.
 Words philox(Integers &i, Words counter, Value key0, Value key1) {
+  if (!isa<VectorType>(counter[0].getType()))
+    return philoxOfWords(i, counter, key0, key1);
   auto [c0, c1, c2, c3] = counter;
   for (int round = 0; round < 10; ++round) {
     Type type = c0.getType();

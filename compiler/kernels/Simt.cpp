@@ -5,6 +5,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/BuiltinTypes.h"
 
 #include <algorithm>
@@ -33,6 +34,16 @@ static Value team(OpBuilder &b, Location loc) {
 
 void syncTeam(OpBuilder &b, Location loc) { NVVM::SyncWarpOp::create(b, loc, team(b, loc)); }
 void syncBlock(OpBuilder &b, Location loc) { NVVM::Barrier0Op::create(b, loc); }
+
+Value sharedMemory(OpBuilder &b, Location loc, Operation *function, const std::string &name, int64_t elements, Type type) {
+  auto memory = MemRefType::get({elements}, type, MemRefLayoutAttrInterface(), b.getI64IntegerAttr(3));
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(function);
+    memref::GlobalOp::create(b, loc, name, b.getStringAttr("private"), memory, b.getUnitAttr(), false, b.getI64IntegerAttr(16));
+  }
+  return memref::GetGlobalOp::create(b, loc, memory, name);
+}
 
 // The shuffle has 32 bits at a time; segments of 16 lanes (PTX ISA, shfl.sync: bits 8 to 12 of c are the mask of the segment).
 static Value word(OpBuilder &b, Location loc, Value value, NVVM::ShflKind kind, int operand) {
@@ -73,6 +84,7 @@ Value fromBeside(OpBuilder &b, Location loc, Value value, int distance) {
 Value fromFour(OpBuilder &b, Location loc, Value value, Value place) {
   return NVVM::ShflOp::create(b, loc, b.getI32Type(), number(b, loc, -1), value, place, number(b, loc, 28 << 8 | 31), NVVM::ShflKind::idx, UnitAttr());
 }
+Value fromBesideInTeam(OpBuilder &b, Location loc, Value value, int distance) { return word(b, loc, value, NVVM::ShflKind::bfly, distance); }
 Value fromFirst(OpBuilder &b, Location loc, Value value) { return shuffle(b, loc, value, NVVM::ShflKind::idx, 0); }
 
 } // namespace cinch::kernels::simt

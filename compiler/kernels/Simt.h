@@ -22,6 +22,8 @@ mlir::Value lane(mlir::OpBuilder &, mlir::Location);
 // value of lane 0; of i1, i8, i16, i32, i64, f32 or f64.
 mlir::Value fromBehind(mlir::OpBuilder &, mlir::Location, mlir::Value, int distance);
 mlir::Value fromFirst(mlir::OpBuilder &, mlir::Location, mlir::Value);
+// The i32 of the thread of the team whose number differs in the bits of `distance`.
+mlir::Value fromBesideInTeam(mlir::OpBuilder &, mlir::Location, mlir::Value, int distance);
 // All threads of a warp: the f32 of the lane whose number differs in the bits of `distance`.
 mlir::Value fromBeside(mlir::OpBuilder &, mlir::Location, mlir::Value, int distance);
 // All threads of a warp, four by four: the i32 of lane `place` of the four (i32).
@@ -30,7 +32,8 @@ mlir::Value fromFour(mlir::OpBuilder &, mlir::Location, mlir::Value, mlir::Value
 void syncTeam(mlir::OpBuilder &, mlir::Location);
 // The same for all threads of the block.
 void syncBlock(mlir::OpBuilder &, mlir::Location);
-
+// A memref of so many elements of shared memory, which the kernel declares under that name; it begins at a multiple of 16 bytes.
+mlir::Value sharedMemory(mlir::OpBuilder &, mlir::Location, mlir::Operation *function, const std::string &name, int64_t elements, mlir::Type);
 
 // ---- Tensor cores (Matrices.cpp). Pointers are LLVM's: the arena's generic ones, those of shared memory in space 3. ----
 mlir::Value pointerTo(mlir::OpBuilder &, mlir::Location, mlir::Value memory, unsigned space); // where a memref of bytes begins
@@ -46,7 +49,7 @@ mlir::Value loadEightRounded(mlir::OpBuilder &, mlir::Location, mlir::Value poin
 mlir::Value loadEight(mlir::OpBuilder &, mlir::Location, mlir::Value pointer);
 mlir::Value firstOf(mlir::OpBuilder &, mlir::Location, mlir::Value eight, mlir::Value count);
 mlir::Value eightFrom(mlir::OpBuilder &, mlir::Location, mlir::Value low, mlir::Value high, mlir::Value first);
-// One or two neighbouring f32; stored, rounded to bf16 if `narrow`. Two begin at a multiple of their bytes.
+// One, two or four neighbouring f32; one or two stored, rounded to bf16 if `narrow`. They begin at a multiple of their bytes.
 llvm::SmallVector<mlir::Value> loadNumbers(mlir::OpBuilder &, mlir::Location, mlir::Value pointer, int64_t count);
 void storeNumbers(mlir::OpBuilder &, mlir::Location, mlir::ValueRange, mlir::Value pointer, bool narrow);
 // Two f32 rounded to bf16, to nearest, ties to even; a NaN becomes the NaN 0x7fff. The first is the lower half.

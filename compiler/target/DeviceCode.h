@@ -29,7 +29,8 @@ struct DeviceCode {
 // context, and the maps of its tensors, if it has any: those stay where the launch has put them (__grid_constant__).
 DeviceCode compileForDevice(mlir::ModuleOp kernels, const std::vector<DeviceKernel> &, const std::string &arch);
 
-// Empty if the text keeps the numbers contract, else the line that breaks it: an approximation, flushed denormals, an outside function.
+// Empty if the text keeps the numbers contract, else the line that breaks it: an approximation, flushed denormals, an outside function; a minimum
+// of 16 bits, which ptxas gets wrong.
 // Kernels with products on tensor cores, which only programs of bf16 have, may use ex2.approx.ftz.
 std::string verifyPtx(const std::string &ptx);
 

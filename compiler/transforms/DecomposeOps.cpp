@@ -223,9 +223,43 @@ void giveRounded(Product product) {
   rounding->erase();
 }
 
+// The bf16 value that a cast to f32 widens, which is exact.
+Value widenedBy(Value value) {
+  auto cast = value.getDefiningOp<nn::CastOp>();
+  bool widens = cast && nn::tensorOf(cast.getX()).getElementType().isBF16() && nn::tensorOf(value).getElementType().isF32();
+  return widens ? cast.getX() : Value();
+}
+
+// Rounding what was widened gives the value that it was widened from.
+void dropRounding(nn::CastOp cast) {
+  Value narrow = widenedBy(cast.getX());
+  auto isHint = [](NamedAttribute a) { return a.getName() != nn::kBackwardAttr && a.getName() != nn::kBlockAttr; };
+  if (!narrow || !nn::tensorOf(cast.getResult()).getElementType().isBF16() || llvm::any_of(cast->getDiscardableAttrs(), isHint))
+    return;
+  cast.getResult().replaceAllUsesWith(narrow);
+  cast->erase();
+}
+
+// A few elements of what is widened are widened alone, and the wide values are no copy in memory.
+void gatherNarrow(nn::GatherOp gather) {
+  Value narrow = widenedBy(gather->getOperand(0));
+  if (!narrow)
+    return;
+  OpBuilder builder(gather->getContext());
+  builder.setInsertionPointAfter(gather);
+  auto wide = nn::tensorOf(gather.getResult());
+  gather->setOperand(0, narrow);
+  gather.getResult().setType(nn::withElement(wide, builder.getBF16Type()));
+  auto cast = nn::CastOp::create(builder, gather.getLoc(), wide, gather.getResult());
+  cast->setDiscardableAttrs(gather->getDiscardableAttrDictionary());
+  gather.getResult().replaceAllUsesExcept(cast.getResult(), cast);
+}
+
 struct DecomposeOps : cinch::impl::DecomposeOpsBase<DecomposeOps> {
   void runOnOperation() final {
     getOperation().walk([&](func::FuncOp function) { decompose(function); });
+    getOperation().walk([](nn::GatherOp gather) { gatherNarrow(gather); });
+    getOperation().walk([](nn::CastOp cast) { dropRounding(cast); });
     SmallVector<Operation *> products;
     getOperation().walk([&](Operation *op) {
       if (isa<nn::ContractOp, nn::ConvOp>(op))

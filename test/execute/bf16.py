@@ -226,7 +226,7 @@ def check_bytes(program):
 def main():
     check_mlp(3, 13, 33, 65)
     check_mlp(4, 5, 70, 33, grain=2)
-    mlp, mlp_folder = check_mlp(6, 45, 70, 13)
+    mlp, mlp_folder = check_mlp(6, 45, 20, 93)
     check_bits(verdicts, "mlp", mlp, mlp_folder, STEPS, [["--microbatch", 2, "--row-blocks", 45]])
     mixed, folder = programs.source("mixed", MIXED % PRECISION), mixed_data()
     check_bits(verdicts, "mixed", mixed, folder, 6, [["--row-blocks", 32]] + [["--row-blocks", 64, "--microbatch", 4]] * ALL)

@@ -175,6 +175,92 @@ def plans(source, data, wanted):
             verdicts.expect(held <= least, "%d bytes are held, %d were promised" % (held, least))
 
 
+# Rows enough for column sums by whole blocks and for shares of a table's places (LoopGang.cpp, LoopShares.cpp).
+MANY_ROWS = """dim B = 8 batch, T = 70, D = 37, V = 61
+data train = npz("t.npz") -> (x: i32[B, T] below V, y: f32[B, T, D])
+model net(x: i32[B, T] below V) -> f32[B, T, D] {
+  use table = embedding[V, D], norm = layer_norm, up = linear[D], down = linear[19], out = linear[D]
+  return out(dropout(relu(down(norm(table(x) + up(table(x))))), 0.3))
+}
+train net on train seed 3 {
+  loss = mean[B, T, D] squared_error(net(x), y)
+  optimizer sgd(lr = 0.5)
+  steps 2
+  %s
+}
+"""
+
+
+def many_rows():
+    folder, draw = programs.FOLDER / "rows", np.random.default_rng(7)
+    folder.mkdir()
+    np.savez(folder / "t.npz", x=draw.integers(0, 61, (16, 70)).astype("i4"), y=draw.standard_normal((16, 70, 37)).astype("f4"))
+    for number, (more, plan) in enumerate([("", []), ("", ["--microbatch", "4", "--remat", "all"]), ("grain 2", ["--microbatch", "4"]),
+                                           ("precision f64", [])]):
+        source = programs.source("rows%d" % number, MANY_ROWS % more)
+        run, outs = ["--data", folder, "--quiet", "--out"], [programs.FOLDER / ("rows%d-%s-out" % (number, end)) for end in ("cpu", "device")]
+        programs.call([programs.compiled(source, "rows%d-cpu" % number, "--stages", "1"), *run, outs[0]])
+        standin.Program(source, "rows%d-device" % number, "--stages", "1", *plan).run(*run, outs[1], seed=number)
+        verdicts.expect(parameters(outs[0]) == parameters(outs[1]), "many rows, %s: other bits than the CPU's" % " ".join([more, *plan]))
+
+
+# Rows of an odd length, of which threads take several columns at a time from where they may (LoopWide.cpp), and quotients that cannot
+# be found quickly (LoopQuotients.cpp): shares near 0, zeros, norms of rows that hardly differ.
+LONG_ROWS = """dim B = 8 batch, T = 3, D = 21, V = 531
+data train = npz("t.npz") -> (x: f32[B, T, D], y: i32[B, T] below V)
+model net(x: f32[B, T, D]) -> f32[B, T, V] {
+  use up = linear[V], norm = layer_norm, mix = linear[V]
+  h = dropout(relu(norm(1e-18 * up(x)) + up(x)), 0.1)
+  return mix(softmax(40.0 * h)) + 60.0 * h
+}
+train net on train seed 3 {
+  loss = mean[B, T] cross_entropy(net(x), y)
+  optimizer sgd(lr = 0.5)
+  steps 3
+}
+"""
+
+# In bf16, without products, which add in another order than a CPU: roundings, in rows of 192 and of 531.
+NARROW_ROWS = """dim B = 8 batch, T = 6, D = %d, V = 23
+data train = npz("t.npz") -> (x: i32[B, T] below V, y: f32[B, T, D])
+model net(x: i32[B, T] below V) -> f32[B, T, D] {
+  use table = embedding[V, D], other = embedding[V, D], norm = layer_norm
+  return dropout(gelu_tanh(norm(dropout(table(x), 0.3) + other(x))), 0.1)
+}
+train net on train seed 3 {
+  precision bf16(master = f32, accumulate = f32)
+  loss = mean[B, T, D] squared_error(net(x), y)
+  optimizer sgd(lr = 0.5)
+  steps 3
+}
+"""
+
+
+def narrow_rows():
+    for columns in (192, 531):
+        folder, draw = programs.FOLDER / ("narrow%d" % columns), np.random.default_rng(columns)
+        folder.mkdir()
+        np.savez(folder / "t.npz", x=draw.integers(0, 23, (16, 6)).astype("i4"), y=draw.standard_normal((16, 6, columns)).astype("f4"))
+        source = programs.source("narrow%d" % columns, NARROW_ROWS % columns)
+        run, outs = ["--data", folder, "--quiet", "--out"], [programs.FOLDER / ("narrow%d-%s-out" % (columns, end)) for end in ("cpu", "device")]
+        programs.call([programs.compiled(source, "narrow-cpu", "--stages", "1"), *run, outs[0]])
+        for number, plan in enumerate([[], ["--microbatch", "4", "--remat", "all"]]):
+            standin.Program(source, "narrow-device", "--stages", "1", *plan).run(*run, outs[1], seed=number)
+            verdicts.expect(parameters(outs[0]) == parameters(outs[1]), "rows of %d in bf16, %s: other bits than the CPU's" % (columns, " ".join(plan)))
+
+
+def long_rows():
+    folder, draw = programs.FOLDER / "long", np.random.default_rng(7)
+    folder.mkdir()
+    np.savez(folder / "t.npz", x=draw.standard_normal((16, 3, 21)).astype("f4"), y=draw.integers(0, 531, (16, 3)).astype("i4"))
+    source = programs.source("long", LONG_ROWS)
+    run, outs = ["--data", folder, "--quiet", "--out"], [programs.FOLDER / ("long-%s-out" % end) for end in ("cpu", "device")]
+    programs.call([programs.compiled(source, "long-cpu", "--stages", "1"), *run, outs[0]])
+    for number, plan in enumerate([[], ["--microbatch", "4", "--remat", "all"]]):
+        standin.Program(source, "long-device", "--stages", "1", *plan).run(*run, outs[1], seed=number)
+        verdicts.expect(parameters(outs[0]) == parameters(outs[1]), "long rows, %s: other bits than the CPU's" % " ".join(plan))
+
+
 # ---- What goes wrong ---------------------------------------------------------------------------------------------------
 
 
@@ -284,6 +370,9 @@ def main():
         refusals(device, data)
         bad_numbers(data)
         many_numbers()
+        many_rows()
+        long_rows()
+        narrow_rows()
         planted_faults(device, data)
     examples(options)
     trees(options)

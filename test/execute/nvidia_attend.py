@@ -72,6 +72,11 @@ CASES_OF_BF16 = CASES + [
     ("few queries, many keys", dict(B=1, T=1, S=200, A=1, G=1, K=24, E=8), ", bias = p"),
     ("features beyond 64, bias, dropout", dict(B=1, T=39, S=71, A=2, G=1, K=70, E=6), ", bias = p, causal = true, dropout = 0.3"),
     ("more keys than queries, causal, bias", dict(B=1, T=20, S=150, A=2, G=2, K=72, E=80), ", bias = p, causal = true"),
+    # Two examples have heads enough for all multiprocessors, one has not: then backward has blocks of all keys of a head, and others.
+    ("many heads, causal, dropout", dict(B=2, T=40, S=40, A=34, G=34, K=16, E=24), ", causal = true, dropout = 0.2"),
+    ("many heads, two blocks of keys", dict(B=2, T=33, S=192, A=34, G=34, K=16, E=8), ", dropout = 0.1"),
+    ("many heads, groups, bias", dict(B=2, T=20, S=38, A=68, G=34, K=40, E=8), ", bias = p, dropout = 0.3"),
+    ("many heads, keys", dict(B=2, T=50, S=33, A=34, G=34, K=17, E=10), ", keys"),
     ("more queries than keys, causal, keys", dict(B=2, T=150, S=20, A=2, G=1, K=12, E=20), ", keys, causal = true, dropout = 0.5"),
 ]
 

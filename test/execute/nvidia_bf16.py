@@ -65,6 +65,12 @@ CASES = [
          "model net(x: f32[B, D, T, T]) -> f32[B] {\n  use c = conv[16, 3], e = conv[24, 3, 2], out = linear[1]\n"
          "  h = relu(e(max_pool2d(relu(c(x)), 2)))\n  p[b, f] = mean[i, j] h[b, f, i, j]\n  o = out(p)\n  return o[:, 0]\n}",
          "mean[B] squared_error(net(x), y)"),
+    Case("long rows of odd length", "T = 3, D = 24, V = 531", "f32[B, T, D]", "i32[B, T] below V",
+         "model net(x: f32[B, T, D]) -> f32[B, T, V] {\n  use up = linear[V], norm = layer_norm, out = linear[V]\n"
+         "  return out(dropout(gelu_tanh(norm(up(x))), 0.1))\n}", "mean[B, T] cross_entropy(net(x), y)"),
+    Case("flags drawn by eight threads", "T = 6, D = 24, H = 192", "f32[B, T, D]", "f32[B, T, D]",
+         "model net(x: f32[B, T, D]) -> f32[B, T, D] {\n  use up = linear[H], down = linear[D]\n  return down(dropout(relu(up(x)), 0.3))\n}",
+         SQUARED),
     Case("gathers, a loop", "T = 7, D = 16, V = 11", "i32[B, T] below V", "i32[B] below 3",
          "model net(x: i32[B, T] below V) -> f32[B, 3] {\n  use table = embedding[V, D], cell = lstm[D], out = linear[3]\n"
          "  h = cell(table(x))\n  return out(h[:, T - 1])\n}", "mean[B] cross_entropy(net(x), y)"),

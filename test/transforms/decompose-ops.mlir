@@ -29,3 +29,17 @@ func.func @norm(%x: tensor<100x100xf32>) -> tensor<f64> {
   %0 = nn.sum_squares %x : tensor<100x100xf32>
   return %0 : tensor<f64>
 }
+
+// What was widened from bf16 is no copy in memory: rounding gives the narrow value back, and a few elements are widened alone.
+// CHECK-LABEL: func.func @widened
+// CHECK-SAME: (%[[X:.*]]: tensor<4x8xbf16, #nn.batch<0>>
+// CHECK: %[[FEW:.*]] = nn.gather %[[X]] [0, -1] {{.*}} -> tensor<4xbf16, #nn.batch<0>>
+// CHECK: %[[WIDE:.*]] = nn.cast %[[FEW]] {{.*}} -> tensor<4xf32, #nn.batch<0>>
+// CHECK: return %[[X]], %[[WIDE]]
+func.func @widened(%x: tensor<4x8xbf16, #nn.batch<0>>, %y: tensor<4xi32, #nn.batch<0>>)
+    -> (tensor<4x8xbf16, #nn.batch<0>>, tensor<4xf32, #nn.batch<0>>) {
+  %0 = nn.cast %x : (tensor<4x8xbf16, #nn.batch<0>>) -> tensor<4x8xf32, #nn.batch<0>>
+  %1 = nn.cast %0 : (tensor<4x8xf32, #nn.batch<0>>) -> tensor<4x8xbf16, #nn.batch<0>>
+  %2 = nn.gather %0 [0, -1] at(%y) [[0]] : (tensor<4x8xf32, #nn.batch<0>>, tensor<4xi32, #nn.batch<0>>) -> tensor<4xf32, #nn.batch<0>>
+  return %1, %2 : tensor<4x8xbf16, #nn.batch<0>>, tensor<4xf32, #nn.batch<0>>
+}
