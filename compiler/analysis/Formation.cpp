@@ -9,7 +9,8 @@ using namespace mlir;
 
 namespace cinch::analysis {
 
-Formation::Formation(func::FuncOp function, Sweeps given) : function(function), sweeps(std::move(given)) {
+Formation::Formation(func::FuncOp function, Sweeps given, bool joinsMore)
+    : function(function), sweeps(std::move(given)), joinsMore(joinsMore) {
   for (Operation &op : function.getBody().front().without_terminator())
     ops.push_back(&op);
   solve::StepGraph sizes;
@@ -167,6 +168,13 @@ bool Formation::join(Value value, int candidate, bool late) {
   return true;
 }
 
+static int64_t sizeOf(const LoopDomain &domain) {
+  int64_t product = 1;
+  for (int64_t size : domain.sizes())
+    product *= size;
+  return product;
+}
+
 // Joins the last group that computes something which the value's own kernel reads, or one behind it that reads the same large tensor.
 bool Formation::joinSome(Value value, const KernelGroup &alone, bool late) {
   int latest = -1;
@@ -176,13 +184,17 @@ bool Formation::joinSome(Value value, const KernelGroup &alone, bool late) {
   Operation *op = value.getDefiningOp();
   int part = partOf(op);
   LoopDomain own = domainOf(value);
-  int64_t full = 1;
-  for (int64_t size : own.sizes())
-    full *= size;
-  // In a sweep a full tensor that the producer stores stays a border: recomputation wants to choose there.
+  const int64_t full = sizeOf(own);
+  // In a sweep a full tensor that the producer stores stays a border: recomputation wants to choose there. A GPU computes much faster than
+  // its memory moves: there a row's numbers are no border, so that a norm is one kernel, nor is a gradient, which is read soon and by few.
   auto isBorder = [&](Value read) {
     auto it = producer.find(read);
-    return it != producer.end() && it->second == latest && elementsOf(read) * 2 >= full && own.chain.empty();
+    if (it == producer.end() || it->second != latest || !own.chain.empty())
+      return false;
+    int64_t around = full;
+    if (joinsMore && groups[latest].isLoop())
+      around = std::max(around, sizeOf(domainOf(groups[latest].anchor)));
+    return elementsOf(read) * 2 >= around && !(joinsMore && op->hasAttr(nn::kBackwardAttr));
   };
   if (latest >= 0 && !(isSweep(part) && llvm::any_of(alone.reads, isBorder)) && join(value, latest, late))
     return true;

@@ -39,8 +39,8 @@ struct KernelGroup {
 
 class Formation {
 public:
-  // Every op of the function has its part.
-  Formation(mlir::func::FuncOp function, Sweeps sweeps);
+  // Every op of the function has its part. `joinsMore`: in a sweep, too, a kernel computes what it has the rows for (joinSome).
+  Formation(mlir::func::FuncOp function, Sweeps sweeps, bool joinsMore = false);
   // Forms the kernels; an error is reported at the op at fault.
   mlir::LogicalResult form();
 
@@ -51,6 +51,7 @@ public:
   // Sums over the batch: they go on from micro-batch to micro-batch.
   bool accumulates(mlir::Value value) const;
   const Sweeps sweeps;
+  const bool joinsMore;
 
 private:
   void findBehindGate();

@@ -6,6 +6,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include <cmath>
 #include <limits>
 
 using namespace mlir;
@@ -144,17 +145,22 @@ Value BlockAttend::firstDrawOf(const Head &head, Value query, Value firstKey) {
   return add(add(head.firstDraw, mul(query, spec.S)), firstKey);
 }
 
-Value BlockAttend::isKept(Value draw) {
-  return keptBelow ? emitKept(b, loc, draw, keptBelow) : emitKept(b, loc, draw, 1 - spec.dropout);
-}
-
-BlockAttend::Values BlockAttend::drawsOfBlock(const Head &head, Value block) {
+BlockAttend::Values BlockAttend::keptOfBlock(const Head &head, Value block) {
   const int64_t heads = headsOf(spec) / (spec.batchDim >= 0 ? spec.lead[spec.batchDim] : 1) + spec.firstHead;
   Value number = arith::IndexCastOp::create(b, loc, b.getI64Type(), block);
   // Queries of a tile beyond the last one may draw, too. Most blocks have numbers of 32 bits: their upper half is zero then.
   if ((heads * spec.T + 256) * spec.S / 8 <= std::numeric_limits<uint32_t>::max())
     number = arith::ExtUIOp::create(b, loc, b.getI64Type(), arith::TruncIOp::create(b, loc, b.getI32Type(), number));
-  return emitDrawHalves(b, loc, drawKey, head.example, number);
+  const int64_t constant = std::llround((1 - spec.dropout) * 65536);
+  Value below = emitInteger(b, loc, b.getI32Type(), int32_t(uint32_t(constant) << 16));
+  if (keptBelow)
+    below = arith::ShLIOp::create(b, loc, arith::TruncIOp::create(b, loc, b.getI32Type(), keptBelow), emitInteger(b, loc, b.getI32Type(), 16));
+  Values kept;
+  for (Value word : emitDrawWords(b, loc, drawKey, head.example, number))
+    for (bool upper : {false, true})
+      kept.push_back(keptBelow || (constant > 0 && constant < 65536) ? emitKeptHalf(b, loc, word, upper, below)
+                                                                     : emitInteger(b, loc, b.getI1Type(), constant > 0));
+  return kept;
 }
 
 // A block of draws has eight numbers of a group of 64, eight apart (Philox.h): they become the bits of a byte.
@@ -165,12 +171,12 @@ void BlockAttend::drawTile(const Draws &draws, const Head &head, Value firstQuer
     Value within = rem(place, draws.bytes), query = div(place, draws.bytes);
     Value group = add(div(firstDrawOf(head, add(firstQuery, query), firstKey), 64), div(within, 8));
     Value byte = emitInteger(b, loc, b.getI8Type(), 0);
-    for (auto [bit, half] : llvm::enumerate(drawsOfBlock(head, add(mul(group, 8), rem(within, 8))))) {
-      Value shifted = arith::ShLIOp::create(b, loc, arith::ExtUIOp::create(b, loc, b.getI8Type(), isKept(half)),
+    for (auto [bit, kept] : llvm::enumerate(keptOfBlock(head, add(mul(group, 8), rem(within, 8))))) {
+      Value shifted = arith::ShLIOp::create(b, loc, arith::ExtUIOp::create(b, loc, b.getI8Type(), kept),
                                             emitInteger(b, loc, b.getI8Type(), int64_t(bit)));
       byte = arith::OrIOp::create(b, loc, byte, shifted);
     }
-    write(byte, draws.memory, add(mul(query, draws.pitch), within));
+    write(byte, draws.memory, add(mul(draws.first ? add(query, draws.first) : query, draws.pitch), within));
   };
   const int64_t all = draws.queries * draws.bytes;
   if (!draws.together)

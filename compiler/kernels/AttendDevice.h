@@ -79,12 +79,12 @@ protected:
   struct Draws {
     Value memory; // null: there is no dropout
     int64_t queries = 0, bytes = 0, pitch = 0;
+    Value first; // row in memory of the tile's first query; null: 0
     bool together = false; // a thread's blocks of draws are computed together, not one after the other
   };
   Draws drawsOf(const std::string &name, int64_t queries, int64_t bytes, int64_t pitch);
   Value firstDrawOf(const Head &, Value query, Value firstKey);
-  Value isKept(Value draw); // i16
-  Values drawsOfBlock(const Head &, Value block); // index; eight draws, i16
+  Values keptOfBlock(const Head &, Value block); // of its eight draws
   // Draws those of a tile. Threads wait in between.
   void drawTile(const Draws &, const Head &, Value firstQuery, Value firstKey);
 };

@@ -291,7 +291,7 @@ TensorAttend::Draws TensorAttend::tensorDraws(const std::string &name, int64_t q
 Value TensorAttend::keptBits(const Draws &draws, const Head &head, Value firstQuery, Value firstKey, Value query, Value key) {
   const bool straight = spec.S % 64 == 0;
   Value draw = add(rem(straight ? firstKey : firstDrawOf(head, add(firstQuery, query), firstKey), 64), key);
-  Value at = add(mul(query, draws.pitch), add(mul(div(draw, 64), 8), rem(draw, 8)));
+  Value at = add(mul(draws.first ? add(query, draws.first) : query, draws.pitch), add(mul(div(draw, 64), 8), rem(draw, 8)));
   auto byte = [&](Value at) -> Value { return arith::ExtUIOp::create(b, loc, b.getI32Type(), read(draws.memory, at)); };
   Value bits = byte(at);
   if (!straight)
@@ -304,22 +304,21 @@ Value TensorAttend::isBit(Value bits, int64_t i) {
   return arith::TruncIOp::create(b, loc, b.getI1Type(), shifted);
 }
 
-TensorAttend::Values TensorAttend::drawsOfLane(const Head &head, Value query, Value firstKey, Value column) {
-  Value group = div(firstDrawOf(head, query, firstKey), 64);
-  return drawsOfBlock(head, add(mul(group, 8), column));
-}
-
 TensorAttend::IsKept TensorAttend::keptOfLane(const Draws &draws, const Head &head, Value firstQuery, Value firstKey, int64_t keys) {
   if (spec.dropout <= 0)
     return {};
   SmallVector<Values> drawn;
   for (int64_t e = 0; e < 4; ++e) {
     Value query = add(mul(warp, kWarpRows), rowOf(e));
-    drawn.push_back(drawsForItself(keys) ? drawsOfLane(head, add(firstQuery, query), firstKey, columnOf(0, e))
-                                         : Values{keptBits(draws, head, firstQuery, firstKey, query, columnOf(0, e))});
+    if (drawsForItself(keys)) {
+      Value group = div(firstDrawOf(head, add(firstQuery, query), firstKey), 64);
+      drawn.push_back(keptOfBlock(head, add(mul(group, 8), columnOf(0, e))));
+    } else {
+      drawn.push_back({keptBits(draws, head, firstQuery, firstKey, query, columnOf(0, e))});
+    }
   }
   return [this, drawn, own = drawsForItself(keys)](int64_t piece, int64_t e) {
-    return own ? isKept(drawn[size_t(e)][size_t(piece)]) : isBit(drawn[size_t(e)][0], piece);
+    return own ? drawn[size_t(e)][size_t(piece)] : isBit(drawn[size_t(e)][0], piece);
   };
 }
 

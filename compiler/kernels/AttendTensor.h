@@ -42,6 +42,7 @@ protected:
     Value memory, pointer;
     int64_t rows, features; // features: with zeros behind
     int64_t pitch() const { return features + 8; }
+    int64_t bytes() const { return rows * pitch() * 2; }
   };
   Stage stageOf(const std::string &name, int64_t rows, int64_t features);
   // What this thread brings of rows `first` on: asked for, and later written. Nothing is asked for early where it does not come 16 bytes at a time.
@@ -93,7 +94,6 @@ protected:
   // Where rows of draws begin with whole groups of 64, a lane's columns in 64 keys are whole blocks of draws (Philox.h), and a lane whose rows
   // are queries draws for itself: key `column` + 8 i of a query, i16.
   bool drawsForItself(int64_t keys) const { return spec.dropout > 0 && spec.S % 64 == 0 && keys == 64; }
-  Values drawsOfLane(const Head &, Value query, Value firstKey, Value column);
   // Which of a lane's shares are kept, of a tile of queries x keys; `draws`: where others have drawn them.
   using IsKept = std::function<Value(int64_t piece, int64_t e)>;
   IsKept keptOfLane(const Draws &draws, const Head &, Value firstQuery, Value firstKey, int64_t keys);

@@ -23,12 +23,13 @@ namespace cinch::kernels {
 namespace {
 
 constexpr int64_t kQueries = kWarpRows * kTensorWarps, kQueryStep = 32;
+constexpr int64_t kMostQueries = 4096; // of a group of heads: what is known of each lies in shared memory
 
 // How backward is cut. Heads of more than 64 features have too many sums for a warp's registers: two warps share 16 keys, and have half of
 // the sums' features each.
 struct GradTiles {
   int64_t parts, keys, keyStep, ofK, ofE; // keys of a block that has keys; keys in shared memory at a time; features, with zeros behind
-  int64_t blocksT, blocksS, stepsS, heads, keyHeads;
+  int64_t blocksT, blocksS, stepsS, heads, keyHeads, queriesOfGroup;
   bool together; // a block has all of a head
   GradTiles(const AttendSpec &spec, const TargetInfo &target) {
     parts = std::max(spec.K, spec.E) > 64 ? 2 : 1;
@@ -37,8 +38,9 @@ struct GradTiles {
     auto count = [](int64_t all, int64_t each) { return (all + each - 1) / each; };
     blocksT = count(spec.T, kQueries), blocksS = count(spec.S, keys), stepsS = count(spec.S, keyStep);
     heads = headsOf(spec), keyHeads = heads / spec.A * spec.G;
+    queriesOfGroup = spec.A / spec.G * count(spec.T, kQueries) * kQueries;
     // Together they take about half of the time, if at least half of the multiprocessors have work.
-    together = parts == 1 && 2 * keyHeads >= count(keyHeads, target.processors) * target.processors;
+    together = parts == 1 && queriesOfGroup <= kMostQueries && 2 * keyHeads >= count(keyHeads, target.processors) * target.processors;
   }
 };
 
@@ -46,16 +48,20 @@ class TensorBackward : TensorAttend {
 public:
   TensorBackward(OpBuilder &b, ModuleOp module, const std::string &name, const AttendGradSpec &grad, const TargetInfo &target)
       : TensorAttend(b, module, name, grad.forward, target, bufferCount(grad)), grad(grad), tiles(grad.forward, target) {
-    const int64_t rows = tiles.together && !grad.wantsBiasGrad ? kQueryStep : std::max(tiles.keyStep, kQueryStep);
+    const int64_t rows = std::max(tiles.keyStep, 2 * kQueryStep);
     byK = stageOf(name + "_slopes", rows, tiles.ofK), byE = stageOf(name + "_weights", rows, tiles.ofE);
     if (tiles.together) {
-      keysOfBlock = stageOf(name + "_keys", tiles.keys, tiles.ofK);
-      slopesOfBlock = stageOf(name + "_turned_slopes", tiles.keys, kQueryStep);
+      OfLaunch memory(tiles);
+      Value pointer = simt::sharedOfLaunch(b, loc, module);
+      keysOfBlock = memory.keys, keysOfBlock.pointer = pointer;
+      slopesOfBlock = memory.slopes, slopesOfBlock.pointer = simt::at(b, loc, pointer, word(index(memory.keys.bytes())));
+      rowsOfQueries = simt::at(b, loc, pointer, word(index(memory.keys.bytes() + memory.slopes.bytes())));
+    } else {
+      rowsOfQueries = simt::pointerTo(b, loc, sharedMemory(name + "_rows", 2 * kQueryStep * 2, elem), 3);
     }
-    lseOfStep = sharedMemory(name + "_lse", kQueryStep, elem), deltaOfStep = sharedMemory(name + "_delta", kQueryStep, elem);
     if (!drawsForItself(tiles.keyStep) && (!tiles.together || grad.wantsBiasGrad))
       drawsOfQueries = tensorDraws(name, kQueries, tiles.keyStep);
-    drawsOfKeys = tensorDraws(name + "_turned", kQueryStep, tiles.keys);
+    drawsOfKeys = tensorDraws(name + "_turned", 2 * kQueryStep, tiles.keys);
     // Shares carry the factor of those that are kept: 2^(score - lse + log2 of the factor).
     if (spec.dropout > 0) {
       logOfFactor = fmul(log(factorOfKept), number(llvm::numbers::log2e));
@@ -69,6 +75,7 @@ public:
       forBlocks(tiles.keyHeads, [&](Value item) {
         Value group = take(item, spec.G);
         Values lead = leadIndices(item);
+        fillRows(lead, group);
         loop(index(0), index(spec.S), tiles.keys, [&](Value s0) {
           gradientsOfKeys(lead, group, s0);
           sync(); // the next keys take the place of these
@@ -92,6 +99,16 @@ public:
       });
     return function;
   }
+
+  // What blocks of all keys of a head have beside what their kernel declares, since it would be too much for that: the keys, the slopes of
+  // two turns, and RowOfQuery of all queries.
+  struct OfLaunch {
+    Stage keys, slopes;
+    int64_t rows;
+    explicit OfLaunch(const GradTiles &tiles)
+        : keys{{}, {}, tiles.keys, tiles.ofK}, slopes{{}, {}, 2 * tiles.keys, kQueryStep}, rows(tiles.queriesOfGroup * 8) {}
+    int64_t bytes() const { return keys.bytes() + slopes.bytes() + rows; }
+  };
 
 private:
   struct Matrices {
@@ -134,6 +151,28 @@ private:
     Value behind = fma(select(empty, number(0), lse), number(-llvm::numbers::log2e), logOfFactor ? logOfFactor : number(0));
     Value factor = partOfKept ? fmul(partOfKept, number(-scale)) : number(-scale);
     return {there ? select(there, behind, minusInfinity) : behind, fmul(sum, factor)};
+  }
+
+  // In shared memory, where query number `at` is.
+  Value placeOfRow(Value at) { return simt::at(b, loc, rowsOfQueries, word(mul(at, 8))); }
+  void writeRow(Value at, RowOfQuery row) {
+    Value isFirst = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, rem(self, 8), index(0));
+    when(isFirst, [&] { simt::storeNumbers(b, loc, {row.behind, row.delta}, placeOfRow(at), false); });
+  }
+  // Of all queries of a group of heads, four for each eight lanes at a time.
+  void fillRows(Values lead, Value group) {
+    const int64_t perGroup = spec.A / spec.G, perHead = tiles.queriesOfGroup / perGroup;
+    loop(index(0), index(perGroup), 1, [&](Value member) {
+      Located head = headAt(grad, lead, add(mul(group, perGroup), member));
+      loop(index(0), index(perHead), kQueries, [&](Value first) {
+        SmallVector<RowOfQuery> rows;
+        for (int64_t query = 0; query < kQueries; query += kQueryStep)
+          rows.push_back(rowOfQuery(head, add(first, add(div(self, 8), query)), 8, spec.scale));
+        for (auto [number, row] : llvm::enumerate(rows))
+          writeRow(add(mul(member, perHead), add(first, add(div(self, 8), int64_t(number) * kQueryStep))), row);
+      });
+    });
+    sync();
   }
 
   // Scores become the shares as the sums take them, products of values and dout become ds times `scale`.
@@ -234,7 +273,7 @@ private:
     Values start = zeros((ofK + ofE) / 2);
     Values sums = loop(index(0), index(perGroup), 1, start, [&](Value member, ValueRange ofMember) {
       Located head = headAt(grad, lead, add(mul(group, perGroup), member));
-      return overQueries(head, from, k, v, s0, key, part, ofMember);
+      return overQueries(head, member, from, k, v, s0, key, part, ofMember);
     });
     Values where = lead;
     where.push_back(group);
@@ -244,43 +283,65 @@ private:
     storeRows(Values(split, sums.end()), place(grad.dv, where), grad.dv, firstKey, spec.S, ofPart(part, ofE), ofE, spec.E, same);
   }
 
-  // A turn has two barriers. Before the first one all read this turn's queries, and write their slopes; behind it they write the next turn's
-  // queries and draws, and read the slopes.
-  Values overQueries(const Located &head, Value from, ArrayRef<Values> k, ArrayRef<Values> v, Value s0, Value key, Value part, ValueRange before) {
+  // A turn has one barrier. Before it all read this turn's queries, and write their slopes and the next turn's queries; behind it they
+  // read the slopes, and the next turn begins. So there are two places of each, which turns have by turns.
+  Values overQueries(const Located &head, Value member, Value from, ArrayRef<Values> k, ArrayRef<Values> v, Value s0, Value key, Value part,
+                     ValueRange before) {
     const int64_t ofK = tiles.ofK / tiles.parts, ofE = tiles.ofE / tiles.parts, last = (spec.T - 1) / kQueryStep * kQueryStep;
     static_assert(kQueryStep * 8 == kAttendThreads);
     Matrices matrices = matricesOf(head);
-    Stage queries = shortened(byK, kQueryStep), douts = shortened(byE, kQueryStep);
-    Value mine = div(self, 8), writes = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, rem(self, 8), index(0));
-    auto writeRow = [&](RowOfQuery row) {
-      when(writes, [&] {
-        write(row.behind, lseOfStep, mine);
-        write(row.delta, deltaOfStep, mine);
-      });
+    struct Turn {
+      Value parity, rows; // of turns; and where RowOfQuery of its queries begins
+      Stage queries, douts;
+      Draws draws;
     };
-    auto rowOf = [&](Value first) { return rowOfQuery(head, add(first, mine), 8, spec.scale); };
+    auto turnAt = [&](Value t0) {
+      Value parity = rem(div(t0, kQueryStep), 2), first = mul(parity, kQueryStep);
+      Draws draws = drawsOfKeys;
+      draws.first = first, draws.queries = kQueryStep;
+      return Turn{parity, tiles.together ? add(mul(member, tiles.queriesOfGroup / (spec.A / spec.G)), t0) : first, shortened(linesFrom(byK, first), kQueryStep), shortened(linesFrom(byE, first), kQueryStep), draws};
+    };
+    Value mine = div(self, 8);
+    auto rowAt = [&](Value first) { return tiles.together ? RowOfQuery() : rowOfQuery(head, add(first, mine), 8, spec.scale); };
+    auto writeRowOf = [&](const Turn &turn, RowOfQuery row) {
+      if (!tiles.together)
+        writeRow(add(turn.rows, mine), row);
+    };
     Value first = min(from, index(last));
-    bring(queries, matrices.q, douts, matrices.dout, first);
-    writeRow(rowOf(first));
-    drawTile(drawsOfKeys, head, first, s0);
+    const Turn start = turnAt(first);
+    bring(start.queries, matrices.q, start.douts, matrices.dout, first);
+    writeRowOf(start, rowAt(first));
+    drawTile(start.draws, head, first, s0);
     sync();
     auto turn = [&](Value t0, ValueRange carried, bool masked) {
       Values dk(carried.take_front(size_t(ofK / 2))), dv(carried.drop_front(size_t(ofK / 2)));
-      Value following = min(add(t0, kQueryStep), index(last));
-      auto nextRow = rowOf(following);
+      Value following = min(add(t0, kQueryStep), index(last)); // behind the last turn it comes once more
+      const Turn here = turnAt(t0), next = turnAt(add(t0, kQueryStep));
+      const bool early = tiles.parts == 1; // wide heads leave no registers to ask for it before
+      Values q, dout;
+      if (early)
+        q = fetch(next.queries, matrices.q, following), dout = fetch(next.douts, matrices.dout, following);
+      RowOfQuery nextRow = rowAt(following);
       Values dq = tiles.together ? startOfQueries(head, t0, s0) : Values();
-      bringBehind(queries, matrices.q, douts, matrices.dout, following, [&] {
-        auto [weights, slopes] = turnedSlopes(head, k, v, queries, douts, t0, s0, key, masked);
-        sumUp(weights, douts, ofPart(part, ofE), ofE, dv);
-        sumUp(slopes, queries, ofPart(part, ofK), ofK, dk);
-        if (tiles.together)
-          storeShares(slopes, slopesOfBlock, key);
-      });
-      writeRow(nextRow);
-      drawTile(drawsOfKeys, head, following, s0);
       if (tiles.together)
-        addToQueries(head, t0, dq);
+        simt::syncTeam(b, loc); // what was asked for stays in front of the products
+      auto [weights, slopes] = turnedSlopes(head, k, v, here.queries, here.douts, here.draws, here.rows, t0, s0, key, masked);
+      sumUp(weights, here.douts, ofPart(part, ofE), ofE, dv);
+      sumUp(slopes, here.queries, ofPart(part, ofK), ofK, dk);
+      Stage mySlopes = tiles.together ? linesFrom(slopesOfBlock, mul(here.parity, tiles.keys)) : Stage();
+      if (tiles.together)
+        storeShares(slopes, mySlopes, key);
+      if (!early)
+        q = fetch(next.queries, matrices.q, following);
+      put(next.queries, matrices.q, following, q);
+      if (!early)
+        dout = fetch(next.douts, matrices.dout, following);
+      put(next.douts, matrices.dout, following, dout);
+      writeRowOf(next, nextRow);
+      drawTile(next.draws, head, following, s0);
       sync();
+      if (tiles.together)
+        addToQueries(head, t0, mySlopes, dq);
       dk.append(dv);
       return dk;
     };
@@ -299,20 +360,22 @@ private:
   }
   Value ofPart(Value part, int64_t features) { return tiles.parts > 1 ? mul(part, features) : Value(); } // the first one
 
-  // The shares as the sums take them, and ds, of the warp's keys and the queries in shared memory.
+  // The shares as the sums take them, and ds, of the warp's keys and the queries in shared memory, of which the first is number `rows` there.
   std::pair<Values, Values> turnedSlopes(const Located &head, ArrayRef<Values> k, ArrayRef<Values> v, const Stage &queries, const Stage &douts,
-                                         Value t0, Value s0, Value key, bool masked) {
+                                         const Draws &draws, Value rows, Value t0, Value s0, Value key, bool masked) {
     Values weights = products(k, queries), slopes = products(v, douts);
     finishScores(head, weights, add(s0, key), t0, true, masked);
+    Values two;    // neighbouring queries
     Value bits[2]; // of two neighbouring queries: keys key + group + 8 i
     IsKept isKept = [&](int64_t piece, int64_t e) {
       if (e < 2)
-        bits[e] = keptBits(drawsOfKeys, head, t0, s0, columnOf(piece, e), add(key, group));
+        bits[e] = keptBits(draws, head, t0, s0, columnOf(piece, e), add(key, group));
       return isBit(bits[e % 2], e / 2);
     };
-    finishSlopes(weights, slopes, spec.scale, drawsOfKeys.memory ? isKept : IsKept(), [&](int64_t piece, int64_t e) -> RowOfQuery {
-      Value query = columnOf(piece, e);
-      return {read(lseOfStep, query), read(deltaOfStep, query)};
+    finishSlopes(weights, slopes, spec.scale, draws.memory ? isKept : IsKept(), [&](int64_t piece, int64_t e) -> RowOfQuery {
+      if (e % 4 == 0)
+        two = simt::loadNumbers(b, loc, placeOfRow(add(rows, columnOf(piece, 0))), 4);
+      return {two[size_t(e % 2 * 2)], two[size_t(e % 2 * 2 + 1)]};
     });
     return {weights, slopes};
   }
@@ -344,10 +407,10 @@ private:
     return Values(branch.getResults());
   }
 
-  void addToQueries(const Located &head, Value t0, Values dq) {
+  void addToQueries(const Located &head, Value t0, const Stage &slopes, Values dq) {
     when(hasFeatures(), [&] {
       for (int64_t row = 0; row < tiles.keys; row += 16)
-        multiplyRows(turnedSide(slopesOfBlock, row, rowsOfWarp()), keysOfBlock, row, featuresOfWarp(), dq.begin());
+        multiplyRows(turnedSide(slopes, row, rowsOfWarp()), keysOfBlock, row, featuresOfWarp(), dq.begin());
       storeRows(dq, place(grad.dq, head.where), grad.dq, add(t0, rowsOfWarp()), spec.T, featuresOfWarp(), 16, spec.K,
                 [](int64_t, Value sum) { return sum; });
     });
@@ -374,7 +437,7 @@ private:
   const GradTiles tiles;
   Stage byK, byE; // keys and values, or queries and dout
   Stage keysOfBlock, slopesOfBlock; // if all of a head is together
-  Value lseOfStep, deltaOfStep;
+  Value rowsOfQueries; // in shared memory: of two turns' queries, or of all
   Value logOfFactor, partOfKept; // null: there is no dropout
   Draws drawsOfQueries, drawsOfKeys;
 };
@@ -385,7 +448,10 @@ Grid gridOfTensorAttend(const AttendGradSpec &grad, const TargetInfo &target) {
   GradTiles tiles(grad.forward, target);
   const int64_t ofBias = grad.wantsBiasGrad ? grad.forward.A * tiles.blocksT * tiles.stepsS : 0;
   const int64_t apart = std::max(tiles.heads * tiles.blocksT, tiles.keyHeads * tiles.blocksS);
-  return gridOfBlocks(tiles.together ? std::max(tiles.keyHeads, ofBias) : apart, kAttendThreads, target);
+  Grid grid = gridOfBlocks(tiles.together ? std::max(tiles.keyHeads, ofBias) : apart, kAttendThreads, target);
+  if (tiles.together)
+    grid.shared = TensorBackward::OfLaunch(tiles).bytes();
+  return grid;
 }
 
 func::FuncOp buildAttendOnTensorCores(OpBuilder &b, ModuleOp module, const std::string &name, const AttendGradSpec &spec, const TargetInfo &target) {

@@ -40,7 +40,11 @@ LoopEmitter::Values LoopEmitter::sharedDraw(int node, Value column) {
   // The round's first block, eight more for the upper half of the team, and this thread's.
   Value block = arith::ShRUIOp::create(b, loc, first, index(3));
   block = addIndex(addIndex(block, arith::AndIOp::create(b, loc, lane, index(kThreads))), thread);
-  SmallVector<Value> halves = emitDrawHalves(b, loc, keys.at(keyName(n)), exampleNumber(n, nullptr), arith::IndexCastOp::create(b, loc, i64, block));
+  Values halves;
+  for (Value word : emitDrawWords(b, loc, keys.at(keyName(n)), exampleNumber(n, nullptr), arith::IndexCastOp::create(b, loc, i64, block))) {
+    halves.push_back(arith::TruncIOp::create(b, loc, b.getI16Type(), word));
+    halves.push_back(arith::TruncIOp::create(b, loc, b.getI16Type(), arith::ShRUIOp::create(b, loc, word, number(16))));
+  }
   Value bits = number(0);
   for (int64_t j = 0; j < kThreads; ++j)
     bits = arith::OrIOp::create(b, loc, bits, arith::SelectOp::create(b, loc, drawValue(node, halves[size_t(j)]), number(1 << j), number(0)));

@@ -200,14 +200,12 @@ Value emitDrawRow(OpBuilder &b, Location loc, Draw draw, Elem elem, DrawKey key,
   return arith::SubIOp::create(b, loc, first, arith::MulIOp::create(b, loc, begin, size));
 }
 
-SmallVector<Value> emitDrawHalves(OpBuilder &b, Location loc, DrawKey key, Value example, Value block) {
+SmallVector<Value> emitDrawWords(OpBuilder &b, Location loc, DrawKey key, Value example, Value block) {
   Integers i{b, loc};
-  SmallVector<Value> halves;
-  for (Value word : blockWords(i, key, example, block)) {
-    halves.push_back(i.truncate(word, 16));
-    halves.push_back(i.truncate(i.shr(word, 16), 16));
-  }
-  return halves;
+  SmallVector<Value> words;
+  for (Value word : blockWords(i, key, example, block))
+    words.push_back(i.truncate(word, 32));
+  return words;
 }
 
 Value emitDraw(OpBuilder &b, Location loc, Draw draw, Elem elem, DrawKey key, Value example, Value element) {
@@ -246,6 +244,11 @@ Value emitKept(OpBuilder &b, Location loc, Value bits16, double probability) {
 Value emitKept(OpBuilder &b, Location loc, Value bits16, Value threshold) {
   Integers i{b, loc};
   return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, bits16, i.like(bits16, i.truncate(threshold, 16)));
+}
+
+Value emitKeptHalf(OpBuilder &b, Location loc, Value word, bool upper, Value below) {
+  Integers i{b, loc}; // what stands behind an upper half does not matter
+  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, upper ? word : i.shl(word, 16), below);
 }
 
 Value emitUniform(OpBuilder &b, Location loc, Value word, Elem elem) {

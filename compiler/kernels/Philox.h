@@ -43,8 +43,9 @@ mlir::Value emitDrawRow(mlir::OpBuilder &, mlir::Location, Draw, Elem elem, Draw
 // The row's memref: what `at` was above, as elements of the stored type (i16, i32, f32 or f64).
 mlir::Value emitDrawRowView(mlir::OpBuilder &, mlir::Location, Draw, Elem elem, mlir::Value arena, mlir::Value at);
 
-// The eight draws of Bits16 that block `block` (i64) of an example has, as i16: elements (block / 8) * 64 + block % 8 + 0, 8, .., 56.
-llvm::SmallVector<mlir::Value> emitDrawHalves(mlir::OpBuilder &, mlir::Location, DrawKey, mlir::Value example, mlir::Value block);
+// The four words, i32, of block `block` (i64) of an example, whose halves are eight draws of Bits16: elements (block / 8) * 64 + block % 8 +
+// 0, 8, .., 56. For GPUs, which multiply words of 32 bits.
+llvm::SmallVector<mlir::Value> emitDrawWords(mlir::OpBuilder &, mlir::Location, DrawKey, mlir::Value example, mlir::Value block);
 
 // Single draws: `example` and `element` are i64, scalars or vectors of one shape. A block is computed for every
 // element, so rows are up to 8 times as fast.
@@ -52,6 +53,8 @@ mlir::Value emitDraw(mlir::OpBuilder &, mlir::Location, Draw, Elem elem, DrawKey
                      mlir::Value element);
 
 // From draws (scalars or vectors) to values.
+// Of the lower or upper half of a word (i32); `below`: of 65536, as the upper half of an i32.
+mlir::Value emitKeptHalf(mlir::OpBuilder &, mlir::Location, mlir::Value word, bool upper, mlir::Value below);
 mlir::Value emitKept(mlir::OpBuilder &, mlir::Location, mlir::Value bits16, mlir::Value threshold); // a scalar i64, of 65536
 mlir::Value emitKept(mlir::OpBuilder &, mlir::Location, mlir::Value bits16,
                      double probability); // i1: true with probability

@@ -300,7 +300,9 @@ bool Compilation::decide() {
     return true;
   }
   std::vector<func::FuncOp> ways = waysToTrain(strategy);
-  if (!runPasses([](OpPassManager &functions) { functions.addPass(createFormKernels()); }))
+  FormKernelsOptions forming;
+  forming.joinsMore = options.target.isDevice();
+  if (!runPasses([&](OpPassManager &functions) { functions.addPass(createFormKernels(forming)); }))
     return false;
   auto train = module->lookupSymbol<func::FuncOp>(nn::kTrainName);
   stateBytes = bytesOfArguments(train, nn::kSlotAttr);

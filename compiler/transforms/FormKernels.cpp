@@ -229,7 +229,7 @@ FailureOr<plan::LoopOp> Writer::formLoop(nn::ScanOp scan) {
   analysis::Sweeps noSweeps;
   for (Operation &op : block.without_terminator())
     noSweeps.part[&op] = 0;
-  analysis::Formation bodyFormation(*body, std::move(noSweeps));
+  analysis::Formation bodyFormation(*body, std::move(noSweeps), formation.joinsMore);
   if (failed(bodyFormation.form()) || failed(Writer(*body, bodyFormation).writeBody()))
     return failure();
   unsigned wholes = unsigned(scan.getWholes().size()), sliced = block.getNumArguments() - wholes;
@@ -285,6 +285,7 @@ void dropUnread(analysis::Sweeps &sweeps) {
 }
 
 struct FormKernels : cinch::impl::FormKernelsBase<FormKernels> {
+  using FormKernelsBase::FormKernelsBase;
   void runOnOperation() final {
     func::FuncOp function = getOperation();
     copyArgumentsHandedOut(function);
@@ -294,7 +295,7 @@ struct FormKernels : cinch::impl::FormKernelsBase<FormKernels> {
       nn::separateYields(scan);
     analysis::Sweeps sweeps = analysis::separateSweeps(function);
     dropUnread(sweeps);
-    analysis::Formation formation(function, std::move(sweeps));
+    analysis::Formation formation(function, std::move(sweeps), joinsMore);
     if (failed(formation.form()) || failed(Writer(function, formation).write()))
       signalPassFailure();
   }

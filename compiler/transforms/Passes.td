@@ -168,6 +168,7 @@ def FormKernels : Pass<"form-kernels", "::mlir::func::FuncOp"> {
     An op that several kernels compute on the way stands in each of them. A kernel is one at every micro-batch that may be chosen.
     Assumes decomposed ops (decompose-ops): fails at one that no kernel can do.
   }];
+  let options = [Option<"joinsMore", "joins-more", "bool", "false", "for a GPU: kernels that one of a CPU would hand a row's numbers or gradients on to are part of it">];
   let dependentDialects = ["::cinch::plan::PlanDialect"];
 }
 

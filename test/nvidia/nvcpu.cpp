@@ -315,6 +315,7 @@ int main(int argc, char **argv) {
       target->createTargetMachine(triple, sys::getHostCPUName(), features, TargetOptions(), Reloc::PIC_, std::nullopt, CodeGenOptLevel::Less));
   module->setTargetTriple(triple);
   module->setDataLayout(machine->createDataLayout());
+  sharedOfLaunch(*module);
   replaceIntrinsics(*module);
   if (check)
     showAccesses(*module);
