@@ -210,14 +210,15 @@ def main():
             verdicts.expect(share >= least, "%s for %s: %.2f, not %.1f" % (kind, chip, share, least))
         print("main loop %d of %s, %s: %s" % (number, kind, chip, said))
         verdicts.expect(counts["tensor-core products"] >= 32 and counts["barriers"] == ("attention" in kind) + 1, "an odd main loop: " + said)
-    for kind, (share, _, multiplies, brings) in sorted(grouped.items()):
+    for kind, (share, columns, multiplies, brings) in sorted(grouped.items()):
         words = ("HGMMA", "UTMALDG", "LDGSTS", "LDG", "STS", "SYNCS", "WARPGROUP")
         of = lambda loop, word: sum(one.split(".")[0] == word for one in loop)
         counted = lambda loop: "%d instructions, %s" % (len(loop), ", ".join("%d %s" % (of(loop, word), word) for word in words))
         print("worst main loop of %s: %s; beside it %s; at most %.2f of wgmma's time" % (kind, counted(multiplies), counted(brings), share))
-        verdicts.expect(share >= 0.8 and sum(one.startswith("HGMMA") for one in multiplies) == 4, "%s: %.2f, not 0.8" % (kind, share))
+        least = 0.8 if columns > 64 else 0.55 # for outputs that are few, and more multiprocessors share them
+        verdicts.expect(share >= least and sum(one.startswith("HGMMA") for one in multiplies) == 4, "%s: %.2f, not %.2f" % (kind, share, least))
     verdicts.expect(not nvdisasm or sys.argv[1:] or grouped, "no product by wgmma")
-    verdicts.expect(not nvdisasm or sys.argv[1:] or len(loops) == 5 * len(CHIPS), "%d main loops" % len(loops))
+    verdicts.expect(not nvdisasm or sys.argv[1:] or len(loops) == 4 * len(CHIPS), "%d main loops" % len(loops))
     if not nvdisasm:
         print("skipped: the main loops; no nvdisasm, and its wheel could not be had")
 
