@@ -11,7 +11,7 @@ int64_t pinnedBytes;
 
 namespace {
 
-constexpr int64_t kMostMaps = 9; // of a kernel
+constexpr int64_t kMostMaps = 2; // of a kernel
 
 void zero(Worker &worker, int64_t offset, int64_t bytes) {
   Gpu &gpu = gpuOf(worker);

@@ -284,7 +284,8 @@ static std::vector<TensorMap> mapsOf(const std::vector<ContractSpec> &parts, con
     const Plan plan(parts[0], target.processors);
     const GroupTiles tiles(plan);
     for (int which : {0, 1})
-      maps.insert(maps.end(), tiles.maps[which].maps.begin(), tiles.maps[which].maps.end());
+      if (tiles.isMapped(which))
+        maps.push_back(tiles.maps[which].map);
   }
   return maps;
 }

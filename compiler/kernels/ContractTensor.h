@@ -52,19 +52,14 @@ constexpr int64_t kGroupStep = 64; // of k, which is brought at once: four produ
 
 // An operand that memory holds as bf16 side by side is brought by copies of whole boxes (TMA). Its map has an axis for each index that the
 // operand has: k of a run, rows, runs, batches; so what lacks at the end of an example is zero, as what lacks at the edges is.
-//
-// Rows of A along k that do not begin at 16 bytes have eight maps, since what is eight rows apart is a multiple of 16 bytes apart: map i has the rows i,
-// i + 8, .., from the last 16 bytes before them on. Each brings sixteen of them, so line l of a step is row (l % 16) * 8 + l / 16 of the tile.
-constexpr int64_t kParted = 8;
 struct OperandMap {
   enum Group { kAlong, kGrain, kRow, kBatch, kRun };
   struct Walk { // which index an axis of the map is: number `dim` of a group
     Group group;
     size_t dim;
   };
-  std::vector<TensorMap> maps; // none, one, or kParted
-  std::vector<int64_t> skipped; // of each: elements before its first row
-  std::vector<Walk> walks;      // of each map's axes
+  TensorMap map; // no axes: there is none
+  std::vector<Walk> walks;
 };
 
 // A step of an operand lies in shared memory as lines of 64 elements, of which the sixteen bytes number i lie at i ^ (line % 8) (PTX ISA,
@@ -77,8 +72,7 @@ struct GroupTiles {
   int stages = 4;                // steps in shared memory at once
   int ahead = 0;                 // of these, copies that go on when the next ones begin
   explicit GroupTiles(const Plan &);
-  bool isMapped(int which) const { return !maps[which].maps.empty(); }
-  bool isParted() const { return maps[0].maps.size() > 1; }
+  bool isMapped(int which) const { return !maps[which].map.axes.empty(); }
   int64_t bringing() const { return isMapped(0) && isMapped(1) ? 1 : kGroupThreads; } // threads
   int64_t stageBytes() const { return operand[0].bytes + operand[1].bytes; }
   int64_t sharedBytes() const { return stages * (stageBytes() + 16); } // two barriers for each stage

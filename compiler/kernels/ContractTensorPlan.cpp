@@ -60,10 +60,8 @@ TensorTiles::TensorTiles(const Plan &plan) : length(lengthOfRun(plan)), steps((l
 // neighbours, the others lie apart by multiples of 16 bytes and of one another.
 static OperandMap mapOf(const Plan &plan, int which, const TensorOperand &o, int64_t length) {
   const Dims &rows = which == 0 ? plan.m : plan.n;
-  if (o.view->elem != Elem::BF16 || rows.size() != 1 || plan.k.size() != 1)
+  if (o.view->elem != Elem::BF16 || rows.size() != 1 || plan.k.size() != 1 || o.view->offset % 8)
     return {};
-  const int64_t ofRow = strideOf(rows[0], which);
-  const int64_t parts = which == 0 && o.alongK && rows[0].size >= kParted && (ofRow % 8 || o.view->offset % 8) ? kParted : 1;
   struct Axis {
     OperandMap::Walk walk;
     int64_t size, stride, box;
@@ -71,7 +69,7 @@ static OperandMap mapOf(const Plan &plan, int which, const TensorOperand &o, int
   std::vector<Axis> axes;
   const int64_t tile = which == 0 ? plan.tileM : plan.tileN, ofK = strideOf(plan.k[0], which);
   axes.push_back({{OperandMap::kAlong, 0}, length, ofK, kGroupStep});
-  axes.push_back({{OperandMap::kRow, 0}, rows[0].size, ofRow * parts, o.alongK ? tile / parts : 64});
+  axes.push_back({{OperandMap::kRow, 0}, rows[0].size, strideOf(rows[0], which), o.alongK ? tile : 64});
   if (plan.K > length)
     axes.push_back({{OperandMap::kGrain, 0}, plan.K / length, ofK * length, 1});
   for (auto [dims, group] : {std::pair(&plan.batch, OperandMap::kBatch), std::pair(&plan.runs, OperandMap::kRun)})
@@ -80,25 +78,15 @@ static OperandMap mapOf(const Plan &plan, int which, const TensorOperand &o, int
         axes.push_back({{group, i}, (*dims)[i].size, stride, 1});
   std::stable_sort(axes.begin(), axes.end(), [](const Axis &x, const Axis &y) { return x.stride < y.stride; });
   bool fits = axes.size() <= 5 && axes[0].stride == 1 && axes[0].walk.group == (o.alongK ? OperandMap::kAlong : OperandMap::kRow);
-  for (size_t i = 1; i < axes.size(); ++i)
-    fits = fits && axes[i].stride % 8 == 0 && axes[i].stride % axes[i - 1].stride == 0 && axes[i].stride < int64_t(1) << 38;
-  for (const Axis &axis : axes)
-    fits = fits && axis.size < int64_t(1) << 31;
-  if (!fits || (parts == 1 && o.view->offset % 8))
-    return {};
   OperandMap made;
-  for (const Axis &axis : axes)
-    made.walks.push_back(axis.walk);
-  for (int64_t part = 0; part < parts; ++part) {
-    const int64_t first = o.view->offset + part * ofRow, skipped = first % 8;
-    TensorMap map{o.view->buffer, (first - skipped) * 2, {}};
-    for (const Axis &axis : axes) {
-      const bool along = axis.walk.group == OperandMap::kAlong, row = axis.walk.group == OperandMap::kRow;
-      map.axes.push_back({along ? skipped + axis.size : row ? (axis.size - part + parts - 1) / parts : axis.size, axis.stride * 2, axis.box});
-    }
-    made.maps.push_back(map), made.skipped.push_back(skipped);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    fits = fits && (i == 0 || (axes[i].stride % 8 == 0 && axes[i].stride % axes[i - 1].stride == 0)) && axes[i].size < int64_t(1) << 31 &&
+           axes[i].stride < int64_t(1) << 38;
+    made.map.axes.push_back({axes[i].size, axes[i].stride * 2, axes[i].box});
+    made.walks.push_back(axes[i].walk);
   }
-  return made;
+  made.map.buffer = o.view->buffer, made.map.byte = o.view->offset * 2;
+  return fits ? made : OperandMap();
 }
 
 GroupTiles::GroupTiles(const Plan &plan) : length(lengthOfRun(plan)), steps((length + kGroupStep - 1) / kGroupStep) {

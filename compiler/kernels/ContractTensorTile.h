@@ -103,7 +103,7 @@ protected:
     const int64_t stepM = plan.m.empty() ? 0 : plan.m[0].c * size, stepN = plan.n.empty() ? 0 : plan.n[0].c * size;
     Value first = outputAt(m0, n0);
     for (int64_t number = 0; number < tilesOfM * tilesOfN * 4; number += together) {
-      const int64_t e = number % 4, besideM = number / 4 / tilesOfN * 16 + e / 2 * 8 * apart, besideN = number / 4 % tilesOfN * 8 + e % 2;
+      const int64_t e = number % 4, besideM = number / 4 / tilesOfN * 16 + e / 2 * 8, besideN = number / 4 % tilesOfN * 8 + e % 2;
       Value m = add(m0, besideM), n = add(n0, besideN);
       Value there = both(plan.M % plan.tileM ? below(m, index(plan.M)) : Value(), plan.N % plan.tileN ? below(n, index(plan.N)) : Value());
       body(size_t(number), together, even ? simt::at(b, loc, first, constant(besideM * stepM + besideN * stepN)) : outputAt(m, n), there);
@@ -144,7 +144,7 @@ protected:
     columns = narrow(mlir::arith::MinSIOp::create(b, loc, columns, index(tilesOfN * 8)));
     const bool aligned = rowsAreAligned(plan);
     for (int64_t half = 0; half < tilesOfM * 2; ++half) {
-      Value m = add(add(add(firstM, warpM), group), half * 8 * apart), there = plan.M % plan.tileM ? below(m, index(plan.M)) : Value();
+      Value m = add(add(add(firstM, warpM), group), half * 8), there = plan.M % plan.tileM ? below(m, index(plan.M)) : Value();
       Value row = add(add(add(offsetOf(plan.batch, batch, ofC), spec.c.offset), offsetOf(plan.m, m, ofC)), firstN);
       Value skipped = aligned ? number(0) : narrow(rem(mlir::arith::SubIOp::create(b, loc, index(8), rem(row, 8)), 8));
       Value from = pointerTo(2, add(row, mul(lane, 8)));
@@ -225,7 +225,6 @@ protected:
   Value arena;
   Values bytes;               // where A, B and C begin in the arena
   Value warpM, warpN;         // where the outputs of this warp begin in the tile
-  int64_t apart = 1;          // rows of a square of 8 x 8 in the tile
   Value group, pair;          // within a square of 8 x 8, the row and the first column that this lane has
 };
 

@@ -28,9 +28,8 @@ public:
     Value self = simt::threadOfBlock(b, loc), number = div(self, kGroupThreads), lane = rem(self, 32);
     ofGroup = rem(self, kGroupThreads);
     leads = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, lane, index(0));
-    apart = tiles.isParted() ? kParted : 1;
-    warpM = mul(div(self, 32), tiles.isParted() ? 1 : 16), warpN = index(0); // a warp has sixteen lines
-    group = mul(div(lane, 4), apart), pair = mul(rem(lane, 4), 2);
+    warpM = mul(div(self, 32), 16), warpN = index(0);
+    group = div(lane, 4), pair = mul(rem(lane, 4), 2);
     when(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, self, index(0)), [&] {
       for (int64_t stage = 0; stage < tiles.stages; ++stage) {
         simt::beginPhases(b, loc, barrier(kFull, index(stage)), tiles.bringing());
@@ -162,22 +161,20 @@ private:
         place = div(place, dims[i].size);
       return dim == 0 ? place : rem(place, dims[dim].size);
     };
-    const int64_t tile = which == 0 ? plan.tileM : plan.tileN, parts = int64_t(o.maps.size());
-    const int64_t together = tiles.operand[which].alongK ? tile / parts : 64; // lines, or rows of which 64 are one
-    for (int64_t box = 0; box * together < tile; ++box) {
-      const int64_t part = parts > 1 ? box : 0, number = (which == 1 ? int64_t(tiles.maps[0].maps.size()) : 0) + part;
-      Value map = simt::at(b, loc, simt::pointerTo(b, loc, arguments[5], 0), constant(number * kMapWords * 8));
+    const int64_t tile = which == 0 ? plan.tileM : plan.tileN, together = tiles.operand[which].alongK ? tile : 64;
+    Value map = simt::at(b, loc, simt::pointerTo(b, loc, arguments[5], 0), constant(which * tiles.isMapped(0) * kMapWords * 8));
+    for (int64_t beside = 0; beside < tile; beside += together) {
       Values begin;
       for (const OperandMap::Walk &walk : o.walks)
         switch (walk.group) {
         case OperandMap::kAlong:
-          begin.push_back(add(mul(rem(step, tiles.steps), kGroupStep), o.skipped[size_t(part)]));
+          begin.push_back(mul(rem(step, tiles.steps), kGroupStep));
           break;
         case OperandMap::kGrain:
           begin.push_back(div(firstK, tiles.length));
           break;
         case OperandMap::kRow:
-          begin.push_back(parts > 1 ? div(firstRow, parts) : add(firstRow, box * together));
+          begin.push_back(add(firstRow, beside));
           break;
         case OperandMap::kBatch:
           begin.push_back(placeIn(plan.batch, batch, walk.dim));
@@ -186,7 +183,7 @@ private:
           begin.push_back(placeIn(plan.runs, div(step, tiles.steps), walk.dim));
           break;
         }
-      simt::copyBox(b, loc, simt::at(b, loc, to, constant(box * together * kGroupStep * 2)), map, begin, barrier(kFull, stage));
+      simt::copyBox(b, loc, simt::at(b, loc, to, constant(beside * kGroupStep * 2)), map, begin, barrier(kFull, stage));
     }
   }
 
