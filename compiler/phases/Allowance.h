@@ -22,7 +22,8 @@ struct OperationCounts {
 // Bytes of binary and description together, at least: fitted to the examples, the programs of the tests and chains of up to 60
 // convolutions, no two alike, and a ResNet of 18 layers, for AVX2 and AVX-512, with everything kept, all computed again, and in blocks of
 // rows. A little generous, since planning and compiling twice costs more than these bytes.
-// Every replica beyond the first has code of the host and a description of its own. So has every stage, with kernels that no other stage runs: 2 KiB
+// Every replica beyond the first has code of the host and a description of its own, and where bytes are tight a plan of its own, with other kernels of
+// products, whose code is long in bf16. So has every stage, with kernels that no other stage runs: 2 KiB
 // of examples/mlp, 12 of examples/gpt, 20 of a chain of reversible layers. Operations of shards are counted for all of them together; their messages
 // and what each adds of the others' come on top, and their workers share less code.
 inline int64_t guessedBinaryBytes(const OperationCounts &counts, int64_t stages, int64_t replicas, int64_t shards) {
@@ -30,7 +31,7 @@ inline int64_t guessedBinaryBytes(const OperationCounts &counts, int64_t stages,
   int64_t anOperation = (shared ? 180 : 112) + (shared ? 120 : 40) * (replicas - 1);
   int64_t messages = shared ? ((10 * stages * replicas + 16) * shards) << 10 : 0;
   return (int64_t(1230) << 10) + anOperation * counts.all + 320 * counts.different + 9000 * counts.differentWindows +
-         4000 * counts.differentPairs + (int64_t(16) << 10) * (stages - 1) + messages;
+         (4000 + 6500 * (replicas - 1)) * counts.differentPairs + (int64_t(16) << 10) * (stages - 1) + messages;
 }
 
 // What a static binary has of the C library; a program of several workers has all of it (target::kLibraryBytes) instead.
