@@ -46,7 +46,7 @@ bool KernelBody::read(const List<int64_t> &numbers, const List<int64_t> &placesO
   chainRank = int(in.one());
   chainDims = in.take(chainRank);
   cols = in.one();
-  grain = in.one();
+  blockRows = in.one();
   batchDim = in.one();
   positionDim = in.one();
   examplesOfGroup = in.one();
@@ -249,11 +249,10 @@ Cell KernelBody::reduceChain(const Node &node) {
   auto add = [&](Cell &to, Cell x) { to = host::apply(combine, node.elem, node.elem, to, x, Cell()); };
   Cell start = node.reduce == LoopReduce::Sum ? host::make(node.elem, 0) : host::neutral(node.reduce, node.elem);
   Cell sum = node.hasInit ? load(node.view.word, indexOf(node.view), node.elem) : start, block = start;
-  int64_t inBlock = grain ? rows / chainDims[0] * grain : 0;
   for (int64_t r = 0; r < rows; ++r) {
     setRow(r);
-    add(inBlock ? block : sum, value(int(node.args[0])));
-    if (inBlock && (r + 1) % inBlock == 0) {
+    add(blockRows ? block : sum, value(int(node.args[0])));
+    if (blockRows && (r + 1) % blockRows == 0) {
       add(sum, block);
       block = start;
     }

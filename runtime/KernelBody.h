@@ -96,7 +96,7 @@ private:
 
   int outerRank = 0, chainRank = 0;
   const int64_t *outerDims = nullptr, *chainDims = nullptr;
-  int64_t cols = 1, rows = 1, grain = 0;
+  int64_t cols = 1, rows = 1, blockRows = 0;
   int64_t batchDim = -1, positionDim = -1, examplesOfGroup = 1;
   const List<int64_t> *places = nullptr;
   List<Node> nodes;

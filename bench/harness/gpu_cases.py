@@ -24,7 +24,7 @@ import programs  # noqa: E402
 import standin  # noqa: E402
 import tree_programs  # noqa: E402
 
-HOPPER = "h200"
+HOPPER = "sm_90"
 NARROW = ["--set", "train.precision=bf16"]
 WIDE = ["--set", "train.precision=f64"]
 

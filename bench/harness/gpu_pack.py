@@ -52,7 +52,7 @@ def gpt2(pack, seed):
         draw.integers(0, sizes["V"], 400000).astype("<u2").tofile(data / file)
     source = BENCH / "models" / "gpt2_124m.cinch"
     flags = [*defined(sizes), *gpu_cases.NARROW, "--memory-budget", "60GiB"]
-    made = {kind: pack.device("gpt2." + kind, source, target, flags) for kind, target in (("mma", gpu_cases.HOPPER), ("wgmma", "sm_90a"))}
+    made = {kind: pack.device("gpt2." + kind, source, target, flags) for kind, target in (("mma", gpu_cases.HOPPER), ("wgmma", "h200"))}
     settings = dict(sizes=sizes, steps=4 if small else 25, programs=made)
     if not small:
         flags = [*defined({**sizes, "B": 256}), *gpu_cases.NARROW, "--memory-budget", "250GiB", "--microbatch", "256"]

@@ -73,6 +73,20 @@ bool readsWhereItWrites(const LoopSpec &spec, int read, int written) {
   });
 }
 
+// The blocks of a chain whose slowest dim counts examples: `grain` of these, or else `together` rows of one. All chains of a kernel have the same
+// blocks, and where rows of an example are left out (Extent), these may only be whole blocks.
+bool LoopTracer::setBlocks(int64_t grain, int64_t together) {
+  int64_t perExample = 1;
+  for (size_t dim = 1; dim < domain.chain.size(); ++dim)
+    perExample *= domain.chain[dim];
+  int64_t blockRows = grain > 0 ? grain * perExample : together;
+  bool chains = llvm::any_of(spec.nodes, [](const LoopNode &node) { return node.op == LoopOp::ReduceChain; });
+  if ((grain == 0 && together > 0 && perExample % together != 0) || (chains && spec.blockRows != blockRows))
+    return false;
+  spec.blockRows = blockRows;
+  return true;
+}
+
 bool LoopTracer::storeReduction(Operation *op, Value value, int buffer, bool accumulate) {
   auto reduce = cast<nn::ReduceOp>(op);
   Value operand = reduce.getX();
@@ -133,8 +147,8 @@ bool LoopTracer::storeReduction(Operation *op, Value value, int buffer, bool acc
     }
     chain.view = viewOf(buffer, value, flat);
     chain.hasInit = accumulate;
-    if (accumulate)
-      spec.grain = nn::grainOver(op, operand);
+    if (!setBlocks(accumulate ? nn::grainOver(op, operand) : 0, nn::rowsTogether(op)))
+      return fail(value) >= 0; // false
     node = add(chain);
     spec.stores.push_back({node, viewOf(buffer, value, flat)});
   } else {
@@ -241,8 +255,8 @@ bool LoopTracer::storeScatter(Operation *op, int buffer, bool accumulate) {
     }
   }
   spec.addAt.view = viewOf(buffer, scatter.getResult(), flat);
-  if (accumulate)
-    spec.grain = nn::grainOver(op, updates);
+  if (!setBlocks(accumulate ? nn::grainOver(op, updates) : 0, 0))
+    return fail(scatter.getResult()) >= 0;
   computed.insert(op);
   return true;
 }

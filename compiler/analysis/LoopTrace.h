@@ -109,6 +109,7 @@ private:
   bool storeReduction(mlir::Operation *op, mlir::Value value, int buffer, bool accumulate);
   bool storeGroupMean(mlir::Operation *op, int buffer);
   bool storeScatter(mlir::Operation *op, int buffer, bool accumulate);
+  bool setBlocks(int64_t grain, int64_t together);
   int add(kernels::LoopNode node);
   int binary(kernels::LoopOp op, kernels::Elem elem, int a, int b);
   int select(kernels::Elem elem, int condition, int yes, int no);

@@ -18,15 +18,16 @@ struct Device {
 } // namespace
 
 // Data sheets of NVIDIA: A100 (2021), H100 (2023), H200 (2023), SXM versions; tensor cores without sparsity. On Hopper, mma.sync ends near 63 %
-// of what wgmma reaches (Luo et al., arXiv 2402.13499), and products are made of mma.sync. The bus: PCIe of generation 4 (64 GB/s in both
+// of what wgmma reaches (Luo et al., arXiv 2402.13499). The bus: PCIe of generation 4 (64 GB/s in both
 // directions together) and 5 (128 GB/s).
 static const Device devices[] = {
     {"a100", "A100 SXM 80GB", "sm_80", 108, 80, 19.5, 2039, 32, 312, 1},
     {"a100-40gb", "A100 SXM 40GB", "sm_80", 108, 40, 19.5, 1555, 32, 312, 1},
-    {"h100", "H100 SXM", "sm_90", 132, 80, 67, 3350, 64, 989.4, 0.63},
-    {"h200", "H200 SXM", "sm_90", 132, 141, 67, 4800, 64, 989.4, 0.63},
+    {"h100", "H100 SXM", "sm_90a", 132, 80, 67, 3350, 64, 989.4, 0.63},
+    {"h200", "H200 SXM", "sm_90a", 132, 141, 67, 4800, 64, 989.4, 0.63},
 };
-// PTX for one of these runs on it and on all later ones, but for sm_90a, which is for 9.0 alone; the GPU that it is priced as.
+// A GPU that has a name is given the fastest PTX there is for it. PTX for one of these runs on it and on all later ones, but for sm_90a, which is
+// for 9.0 alone; the GPU that it is priced as.
 static const struct {
   const char *arch, *device;
 } archs[] = {{"sm_80", "a100"},  {"sm_86", "a100"},  {"sm_89", "a100"}, {"sm_90", "h100"},

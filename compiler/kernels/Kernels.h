@@ -190,9 +190,9 @@ struct LoopAddAt {
 struct LoopSpec {
   std::vector<int64_t> outer, chain;
   int64_t cols = 1;
-  // > 0 (divides chain[0]): chains go on in blocks of so many steps of chain[0]. A block starts where a chain without `init`
-  // does, and its result is then combined with what there was. So does AddAt, each place by itself.
-  int64_t grain = 0;
+  // > 0 (divides the product of `chain`): chains go on in blocks of so many rows. A block starts where a chain without `init` does, and its
+  // result is then combined with what there was. So does AddAt, each place by itself.
+  int64_t blockRows = 0;
   std::vector<LoopNode> nodes;
   std::vector<LoopStore> stores;
   LoopAddAt addAt;

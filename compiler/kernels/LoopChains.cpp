@@ -3,8 +3,7 @@
 // Two orders exist. Direct: a few vectors of columns hold their accumulators in registers while all rows go by.
 // Otherwise the rows are outside, each makes its passes over the columns, and accumulators lie in a scratch row.
 //
-// With a grain the chains of a block of rows start afresh, and a block's result is combined with that of the blocks
-// before it.
+// Chains may go on in blocks of rows: those of a block start afresh, and a block's result is combined with that of the blocks before it.
 #include "compiler/kernels/LoopEmitter.h"
 #include "compiler/kernels/MathEmit.h"
 
@@ -47,11 +46,11 @@ LoopEmitter::Values LoopEmitter::forRows(Value first, int64_t count, ValueRange 
   return Values(loop.getResults().begin(), loop.getResults().end());
 }
 
-// The blocks of a grained chain, each with the number of its first row.
+// The blocks of a chain, each with the number of its first row.
 LoopEmitter::Values LoopEmitter::forBlocks(ValueRange initial, std::function<Values(Value, ValueRange)> body) {
-  if (plan.blockRows == plan.rows)
+  if (spec.blockRows == plan.rows)
     return body(index(0), initial);
-  auto loop = scf::ForOp::create(b, loc, index(0), index(plan.rows), index(plan.blockRows), initial,
+  auto loop = scf::ForOp::create(b, loc, index(0), index(plan.rows), index(spec.blockRows), initial,
                                  [&](OpBuilder &, Location, Value first, ValueRange carried) {
                                    scf::YieldOp::create(b, loc, body(first, carried));
                                  });
@@ -76,7 +75,7 @@ void LoopEmitter::startChains(const std::vector<int> &chains) {
       const LoopNode &node = spec.nodes[chain];
       Value start = node.hasInit ? load(node.view, base(node.view.offset, node.view.strides), node.elem, &lanes)
                                  : chainStart(node, true);
-      storeRow(plan.blockRows > 0 ? plan.totalOf[chain] : plan.scratchOf[chain], node.elem, start, lanes);
+      storeRow(spec.blockRows > 0 ? plan.totalOf[chain] : plan.scratchOf[chain], node.elem, start, lanes);
     }
     return Values();
   });
@@ -134,20 +133,20 @@ void LoopEmitter::runSweep(int sweep) {
   Values results;
   if (plan.shares > 1) { // no chains beside it
     forRowsOfShare([&] { row({}); });
-  } else if (plan.blockRows == 0) {
+  } else if (spec.blockRows == 0) {
     results = forRows(index(0), plan.rows, initial, row);
   } else if (spec.addAt.present) { // no chains beside it
     forBlocks({}, [&](Value first, ValueRange) {
       for (AddAtWalk walk : {AddAtWalk::Clear, AddAtWalk::Sum, AddAtWalk::Flush}) {
         addAtWalk = walk;
-        forRows(first, plan.blockRows, {}, row);
+        forRows(first, spec.blockRows, {}, row);
       }
       return Values();
     });
   } else {
     results = forBlocks(initial, [&](Value first, ValueRange totals) {
       startBlock(inScratch);
-      Values next = forRows(first, plan.blockRows, fresh, row);
+      Values next = forRows(first, spec.blockRows, fresh, row);
       endBlock(inScratch);
       for (size_t i = 0; i < chains.size(); ++i)
         next[i] = combine(spec.nodes[chains[i]].reduce, totals[i], next[i]);
@@ -216,12 +215,12 @@ void LoopEmitter::directColumns(Value column, int vectors, Value mask) {
     return next;
   };
   auto block = [&](Value first, ValueRange totals) {
-    Values next = forRows(first, plan.blockRows, fresh, rowOfVectors);
+    Values next = forRows(first, spec.blockRows, fresh, rowOfVectors);
     for (size_t i = 0; i < next.size(); ++i)
       next[i] = combine(spec.nodes[row.chains[i / vectors]].reduce, totals[i], next[i]);
     return next;
   };
-  Values sums = plan.blockRows > 0 ? forBlocks(initial, block) : forRows(index(0), plan.rows, initial, rowOfVectors);
+  Values sums = spec.blockRows > 0 ? forBlocks(initial, block) : forRows(index(0), plan.rows, initial, rowOfVectors);
   storeDirect(row, lanes, sums);
 }
 

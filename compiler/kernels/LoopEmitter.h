@@ -88,6 +88,7 @@ private:
   GangRow readRow(const Work &row, const Lanes &columns, Value number);
   void computeRow(const Work &row, GangRow, llvm::function_ref<void(int, Value)> take);
   void evaluateBatch(const Work &row, const Lanes &columns, Value first, Value end, Value at);
+  void sumBlocks(const Work &row, const Lanes &columns, Value first, Value end, Value at);
   void keepRow(int chain, Value value, Value place);
   Value addBatch(int chain, Value sum, Value at, Value count);
   Values walkBatches(const Work &row, const Lanes &columns, Value first, int64_t count, mlir::ValueRange initial);
@@ -202,7 +203,7 @@ private:
   std::map<int, Value> thresholds;          // of draws whose number is a word
   std::map<std::pair<int, Elem>, Value> buffers;
   std::map<int, Value> bufferBytes;
-  // What a walk over the rows does for AddAt. With a grain a block takes three: its places of the table are cleared; it is
+  // What a walk over the rows does for AddAt. A block of rows takes three: its places of the table are cleared; it is
   // summed there; its places are added where they belong, each once, for they are cleared again at the first visit.
   enum class AddAtWalk { Add, Clear, Sum, Flush } addAtWalk = AddAtWalk::Add;
   static constexpr int kTable = -1;         // the table, among `buffers`

@@ -3,6 +3,8 @@
 // A chain adds the rows of a column one after the other. What is added need not be computed so: most teams of the block (Simt.h) evaluate the
 // rows of a batch side by side and leave their values in shared memory. A team for each chain adds them in their order, while the others evaluate
 // the next batch. So the bits are those of a single team that does one row after the other.
+//
+// Where chains go on in blocks of a few rows, a team sums a whole block, and only the blocks' sums are added one after the other.
 #include "compiler/kernels/Device.h"
 #include "compiler/kernels/LoopEmitter.h"
 #include "compiler/kernels/MathEmit.h"
@@ -100,6 +102,35 @@ void LoopEmitter::evaluateBatch(const Work &row, const Lanes &columns, Value fir
     computeRow(row, read[i], [&](int chain, Value value) { keepRow(chain, value, places[i]); });
 }
 
+// The blocks of rows from `first` on, before `end`: each team has one, and leaves its sums.
+void LoopEmitter::sumBlocks(const Work &row, const Lanes &columns, Value first, Value end, Value at) {
+  Value number = addIndex(first, team), place = addIndex(at, addIndex(mulIndex(team, kLoopLanes), lane));
+  Value exists = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, number, end);
+  scf::IfOp::create(b, loc, exists, [&](OpBuilder &, Location) {
+    Values fresh;
+    for (int chain : row.chains)
+      fresh.push_back(chainStart(spec.nodes[chain], true));
+    Value begin = mulIndex(number, spec.blockRows), behind = addIndex(begin, index(spec.blockRows));
+    auto loop = scf::ForOp::create(b, loc, begin, behind, index(plan.gang.rows), fresh, [&](OpBuilder &, Location, Value some, ValueRange carried) {
+      std::vector<GangRow> read;
+      for (int64_t u = 0; u < plan.gang.rows; ++u)
+        read.push_back(readRow(row, columns, addIndex(some, index(u))));
+      Values sums(carried.begin(), carried.end());
+      for (const GangRow &one : read) {
+        size_t i = 0;
+        computeRow(row, one, [&](int chain, Value value) {
+          sums[i] = combine(spec.nodes[chain].reduce, sums[i], value);
+          ++i;
+        });
+      }
+      scf::YieldOp::create(b, loc, sums);
+    });
+    for (size_t i = 0; i < row.chains.size(); ++i)
+      keepRow(row.chains[i], loop.getResult(unsigned(i)), place);
+    scf::YieldOp::create(b, loc);
+  });
+}
+
 void LoopEmitter::keepRow(int chain, Value value, Value place) {
   memref::StoreOp::create(b, loc, toStored(b, loc, value, spec.nodes[chain].elem), gangRows.at(chain), ValueRange{place});
 }
@@ -125,7 +156,7 @@ Value LoopEmitter::addBatch(int chain, Value sum, Value at, Value count) {
   return walk(many, count, 1, walk(index(0), many, kRowsAtOnce, sum));
 }
 
-// The chains go on over `count` rows from `first` on. Each sum counts in the threads of its team alone.
+// The chains go on over `count` rows, or blocks of rows, from `first` on. Each sum counts in the threads of its team alone.
 LoopEmitter::Values LoopEmitter::walkBatches(const Work &row, const Lanes &columns, Value first, int64_t count, ValueRange initial) {
   int64_t batch = plan.gang.batch(), batches = (count + batch - 1) / batch;
   Value end = addIndex(first, index(count));
@@ -133,7 +164,8 @@ LoopEmitter::Values LoopEmitter::walkBatches(const Work &row, const Lanes &colum
   auto place = [&](Value number) { return mulIndex(arith::AndIOp::create(b, loc, number, index(1)), batch * kLoopLanes); };
   auto evaluate = [&](Value number, Value condition) {
     scf::IfOp::create(b, loc, condition, [&](OpBuilder &, Location) {
-      evaluateBatch(row, columns, addIndex(first, mulIndex(number, batch)), end, place(number));
+      Value begin = addIndex(first, mulIndex(number, batch));
+      plan.gang.sumsBlocks ? sumBlocks(row, columns, begin, end, place(number)) : evaluateBatch(row, columns, begin, end, place(number));
       scf::YieldOp::create(b, loc);
     });
   };
@@ -170,12 +202,14 @@ void LoopEmitter::gangColumns(Value column, Value mask) {
     initial.push_back(node.hasInit ? load(node.view, base(node.view.offset, node.view.strides), node.elem, &lanes) : fresh.back());
   }
   auto block = [&](Value first, ValueRange totals) {
-    Values next = walkBatches(row, lanes, first, plan.blockRows, fresh);
+    Values next = walkBatches(row, lanes, first, spec.blockRows, fresh);
     for (size_t i = 0; i < next.size(); ++i)
       next[i] = combine(spec.nodes[row.chains[i]].reduce, totals[i], next[i]);
     return next;
   };
-  Values sums = plan.blockRows > 0 ? forBlocks(initial, block) : walkBatches(row, lanes, index(0), plan.rows, initial);
+  Values sums = plan.gang.sumsBlocks ? walkBatches(row, lanes, index(0), plan.rows / spec.blockRows, initial)
+                : spec.blockRows > 0 ? forBlocks(initial, block)
+                                     : walkBatches(row, lanes, index(0), plan.rows, initial);
   for (size_t i = 0; i < row.chains.size(); ++i) {
     scf::IfOp::create(b, loc, isTeam(plan.gang.adder(i)), [&](OpBuilder &, Location) {
       Value stored = toStored(b, loc, sums[i], spec.nodes[row.chains[i]].elem);

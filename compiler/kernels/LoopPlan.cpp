@@ -148,7 +148,7 @@ void chooseBlocks(LoopPlan &plan) {
   const LoopSpec &spec = plan.spec;
   plan.blockCols = spec.cols;
   bool reduces = false, scalarSink = spec.addAt.present && !plan.addAtVector, rowDraws = false;
-  if (spec.addAt.present && plan.blockRows > 0)
+  if (spec.addAt.present && plan.spec.blockRows > 0)
     plan.tableCols = kTableCols;
   int chains = 0, cost = 0;
   for (size_t n = 0; n < spec.nodes.size(); ++n) {
@@ -188,18 +188,29 @@ void chooseBlocks(LoopPlan &plan) {
 }
 
 void chooseGang(LoopPlan &plan) {
-  constexpr int64_t kTeams = 32, kMostRows = 8, kFewestRows = 64, kMostChains = 8, kSharedBytes = 36 * 1024;
+  constexpr int64_t kTeams = 32, kMostRows = 8, kFewestRows = 64, kMostChains = 8, kSharedBytes = 36 * 1024, kMostOfBlock = 64, kReadsAtOnce = 32;
   // So many items keep a GPU busy with a team each: they read as fast as its memory can.
   if (!plan.teams || plan.directVectors != 1 || plan.items() > kItemsOfTeams / 8 || plan.rows < kFewestRows)
     return;
-  int64_t chains = 0, bytes = 0;
+  int64_t chains = 0, bytes = 0, reads = 0, blockRows = plan.spec.blockRows;
   for (size_t n = 0; n < plan.spec.nodes.size(); ++n) {
-    if (!plan.needed[n] || plan.spec.nodes[n].op != LoopOp::ReduceChain)
+    const LoopNode &node = plan.spec.nodes[n];
+    if (!plan.needed[n])
+      continue;
+    reads += readsBuffer(node);
+    if (node.op != LoopOp::ReduceChain)
       continue;
     ++chains;
-    bytes += 2 * kTeams * kLoopLanes * bytesOf(plan.spec.nodes[n].elem);
+    bytes += 2 * kTeams * kLoopLanes * bytesOf(node.elem);
   }
-  int64_t walked = plan.blockRows > 0 ? plan.blockRows : plan.rows;
+  if (blockRows > 0 && blockRows <= kMostOfBlock && plan.rows / blockRows >= kTeams && chains <= kMostChains && bytes <= kSharedBytes) {
+    int64_t rows = std::min(blockRows, std::max<int64_t>(1, kReadsAtOnce / reads));
+    while (blockRows % rows)
+      --rows;
+    plan.gang = {kTeams, rows, chains, /*sumsBlocks=*/true};
+    return;
+  }
+  int64_t walked = blockRows > 0 ? blockRows : plan.rows;
   int64_t rows = std::min({kMostRows, (walked + kTeams - 1) / kTeams, kSharedBytes / bytes});
   if (chains <= kMostChains && rows > 0)
     plan.gang = {kTeams, rows, chains};
@@ -208,7 +219,7 @@ void chooseGang(LoopPlan &plan) {
 void chooseShares(LoopPlan &plan) {
   constexpr int64_t kItems = 1 << 13, kFewestRows = 256;
   const LoopSpec &spec = plan.spec;
-  if (!plan.teams || !spec.addAt.present || !plan.addAtVector || plan.blockRows > 0 || plan.sweeps != 1 || plan.rows < kFewestRows ||
+  if (!plan.teams || !spec.addAt.present || !plan.addAtVector || plan.spec.blockRows > 0 || plan.sweeps != 1 || plan.rows < kFewestRows ||
       !spec.stores.empty())
     return;
   for (size_t n = 0; n < spec.nodes.size(); ++n)
@@ -241,7 +252,7 @@ void assignScratch(LoopPlan &plan) {
       plan.scratchOf[n] = take(padded * bytesOf(spec.nodes[n].elem));
     else if (plan.drawsRow(int(n)))
       plan.scratchOf[n] = take(drawRowBytes(plan.drawOf(int(n)), spec.nodes[n].elem, plan.blockCols));
-    if (chain && plan.blockRows > 0)
+    if (chain && plan.spec.blockRows > 0)
       plan.totalOf[n] = take(padded * bytesOf(spec.nodes[n].elem));
   }
   if (plan.tableCols > 0) {
@@ -324,8 +335,6 @@ static LoopPlan planDomain(const LoopSpec &original, const TargetInfo &target, b
   if (original.addAt.present)
     names(original.addAt.view.buffer);
 
-  if (original.grain > 0)
-    plan.blockRows = productOf(original.chain) / original.chain[0] * original.grain;
   simplifyLoop(plan.spec);
   if (joinsRows)
     joinRows(plan);

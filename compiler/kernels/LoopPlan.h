@@ -27,7 +27,6 @@ struct LoopPlan {
   LoopSpec spec;                   // simplified; strides are (outer.., chain.., column) of the simplified domain
   bool hasChain = false;           // sweeps exist (their rows may be 1)
   int64_t outerCount = 1, rows = 1;
-  int64_t blockRows = 0;           // with a grain: rows whose chains start afresh; 0: chains go on over all rows
   int sweeps = 0;
   // Rows of few columns are walked side by side: so many neighbouring columns are one row, over which ReduceCols combines the lanes of a
   // vector. What it gives, and all that does not vary within a row, is in every lane of the row. 0: columns are those of one row.
@@ -74,18 +73,20 @@ struct LoopPlan {
   // Accumulators of the chains stay in registers for `directVectors` vectors of columns; 0: they lie in scratch rows.
   int directVectors = 0;
   // On a GPU, where items are few and rows are many, a block of threads is a worker (LoopGang.cpp): `teams` of it evaluate `rows` rows each at
-  // a time, and a team for each chain, each in a warp of its own, adds what they found.
+  // a time, and a team for each chain, each in a warp of its own, adds what they found. `sumsBlocks`: what a team finds at a time is the sum of
+  // one block of rows, of which it reads `rows` at once.
   struct Gang {
     int64_t teams = 0, rows = 0, chains = 0;
-    int64_t batch() const { return teams * rows; }
+    bool sumsBlocks = false;
+    int64_t batch() const { return sumsBlocks ? teams : teams * rows; } // of rows, or of blocks
     int64_t adder(size_t chain) const { return teams + 2 * int64_t(chain); }
     int64_t threads() const { return (teams + 2 * chains) * kLoopLanes; }
   } gang;
 
   int buffers = 0;                 // named by views; the scratch, if any, comes next
   std::vector<int64_t> scratchOf;  // per node: byte offset of its scratch row, -1: none
-  std::vector<int64_t> totalOf;    // with a grain, per chain in scratch: the row of what the blocks before came to
-  // With a grain, AddAt sums a block in a table of all places, rows of `tableCols` columns: byte offset, a stride an argument.
+  std::vector<int64_t> totalOf;    // where chains go on in blocks, per chain in scratch: the row of what the blocks before came to
+  // Where chains go on in blocks, AddAt sums one in a table of all places, rows of `tableCols` columns: byte offset, a stride an argument.
   int64_t tableAt = -1, tableCols = 0;
   std::vector<int64_t> tableStrides;
   // Per thread. Fewer examples may merge dims into longer blocks, or leave no columns at all, so a kernel over fewer elements may need more

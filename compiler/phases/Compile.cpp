@@ -15,6 +15,7 @@
 #include "compiler/transforms/NarrowWeights.h"
 #include "compiler/transforms/Passes.h"
 #include "compiler/transforms/ShardValues.h"
+#include "compiler/transforms/SumInBlocks.h"
 #include "dialects/nn/Grain.h"
 #include "dialects/nn/Held.h"
 #include "dialects/nn/NN.h"
@@ -98,6 +99,8 @@ bool Compilation::differentiate() {
   decompose.addPass(createReadMaxima());
   if (failed(decompose.run(*module)))
     return false;
+  if (options.target.isDevice() && program.train.bf16)
+    sumInBlocks(module->lookupSymbol<func::FuncOp>(nn::kTrainName));
   if (options.shards > 1) {
     markShards(*module);
     spreadSums(*module);

@@ -35,7 +35,7 @@ std::vector<int64_t> kernelBody(const LoopSpec &spec, int words, int batchDim, i
   w.counted(spec.outer);
   w.counted(spec.chain);
   w.add(spec.cols);
-  w.add(spec.grain);
+  w.add(spec.blockRows);
   w.add(batchDim);
   w.add(positionDim);
   w.add(examplesOfGroup);
@@ -95,7 +95,9 @@ LoopSpec loopOfContract(const ContractSpec &spec) {
   for (const std::vector<int64_t> *group : {&spec.batch, &spec.m, &spec.n})
     loop.outer.insert(loop.outer.end(), group->begin(), group->end());
   loop.chain = spec.k;
-  loop.grain = spec.grain;
+  loop.blockRows = spec.grain;
+  for (size_t dim = 1; dim < spec.k.size(); ++dim)
+    loop.blockRows *= spec.k[dim];
   // Strides of a view over (batch.., two groups) as strides over all dims.
   auto spread = [&](const View &from, size_t first, size_t firstSize, size_t second, size_t secondSize) {
     View view = from;

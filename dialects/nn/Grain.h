@@ -27,5 +27,15 @@ inline int64_t grainOf(mlir::Operation *op) {
 // The same, in elements of the batch axis of `summed`: examples, or groups of them, which divide the grain.
 inline int64_t grainOver(mlir::Operation *op, mlir::Value summed) { return grainOf(op) / batchGroup(summed.getType()); }
 
+// A sum over examples and positions with the attribute `nn.rows_together = r` sums blocks of r consecutive rows of an example in the same way: each
+// from zero, and these sums by one chain. r divides the rows of an example, and row blocks hold a multiple of r. It belongs to the kind of the
+// target (docs/nvidia.md). Where there is a grain, its blocks are those of the sum.
+inline constexpr llvm::StringLiteral kRowsTogetherAttr = "nn.rows_together";
+
+inline int64_t rowsTogether(mlir::Operation *op) {
+  auto rows = op->getAttrOfType<mlir::IntegerAttr>(kRowsTogetherAttr);
+  return rows ? rows.getInt() : 0;
+}
+
 } // namespace cinch::nn
 #endif

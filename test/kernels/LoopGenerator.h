@@ -108,9 +108,12 @@ private:
       c.spec.outer.push_back(sizes[below(4)]);
     for (int i = below(3); i-- > 0;)
       c.spec.chain.push_back(chainSizes[below(6)]);
+    int64_t rows = 1;
+    for (int64_t extent : c.spec.chain)
+      rows *= extent;
     if (!c.spec.chain.empty() && below(3) == 0)
-      for (c.spec.grain = 1 + below(int(c.spec.chain[0])); c.spec.chain[0] % c.spec.grain != 0;)
-        --c.spec.grain;
+      for (c.spec.blockRows = 1 + below(int(rows)); rows % c.spec.blockRows != 0;)
+        --c.spec.blockRows;
     c.spec.cols = columns[below(19)];
   }
 

@@ -119,7 +119,7 @@ private:
           auto add = [&](Cell &to, Cell x) { to = apply(reducer(n.reduce), n.elem, n.elem, to, x, Cell()); };
           Cell block = start;
           for (int64_t row = 0; row < rows; ++row) {
-            add(spec.grain ? block : sum, values[n.args[0]][row * cols + c]);
+            add(spec.blockRows ? block : sum, values[n.args[0]][row * cols + c]);
             if (endsBlock(row, rows)) {
               add(sum, block);
               block = start;
@@ -149,7 +149,7 @@ private:
       auto addTo = [&](int64_t place, Cell x) {
         write(memory, place, elem, apply(LoopOp::Add, elem, elem, read(memory, place, elem), x, Cell()));
       };
-      if (!spec.grain) {
+      if (!spec.blockRows) {
         addTo(at, values[spec.addAt.node][e]);
         continue;
       }
@@ -163,9 +163,9 @@ private:
     }
   }
 
-  // With a grain: whether a block ends behind this row of all the chain's.
+  // Where chains go on in blocks: whether one ends behind this row of all the chain's.
   bool endsBlock(int64_t row, int64_t rows) const {
-    return spec.grain && (row + 1) % (rows / spec.chain[0] * spec.grain) == 0;
+    return spec.blockRows && (row + 1) % spec.blockRows == 0;
   }
 
   Cell sumOfLanes(const LoopNode &n, const Cell *x) {

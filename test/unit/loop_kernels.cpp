@@ -124,8 +124,8 @@ std::vector<LoopCase> withParts(const LoopCase &c) {
     LoopCase part = c;
     LoopSpec &spec = part.spec;
     int64_t &extent = dim < outer ? spec.outer[dim] : dim + 1 < dims ? spec.chain[dim - outer] : spec.cols;
-    bool grained = spec.grain > 0 && dim == outer; // its blocks have more than one row
-    if (extent == 1 || grained)
+    bool cut = spec.blockRows > 0 && dim >= outer && dim + 1 < dims; // its blocks have more than one row
+    if (extent == 1 || cut)
       continue;
     extent = 1;
     part.name += "_one" + std::to_string(dim);
