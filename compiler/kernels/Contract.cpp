@@ -164,6 +164,8 @@ void ContractEmitter::emitBody(Value arena, Value offsets, Value thread, Value t
 }
 
 void ContractEmitter::emitColumns(Origin origin, Range n, Range mUnits) {
+  if (plan.rowsFirst)
+    return emitReduction(origin, n, mUnits);
   forLoop(n.first, n.second, plan.nc, [&](Value column) {
     Range columns = {column, min(add(column, plan.nc), n.second)};
     if (!plan.grained)
@@ -210,6 +212,15 @@ void ContractEmitter::emitReduction(Origin origin, Range n, Range mUnits) {
 }
 
 void ContractEmitter::emitBlock(Origin origin, Range n, Range mUnits, KBlock block) {
+  if (plan.rowsFirst) {
+    Range rows = innerRange(mUnits, number(0), unitsOf(1, plan.m.size, plan.mr), plan.mr, plan.m.size);
+    packA(origin, rows, block);
+    return forLoop(n.first, n.second, plan.nc, [&](Value column) {
+      Range columns = {column, min(add(column, plan.nc), n.second)};
+      packB(origin.b, columns, block);
+      emitTiles(origin, rows, columns, block);
+    });
+  }
   packB(origin.b, n, block);
   if (plan.skipsOutside())
     block.finite = isFinite(n, block);

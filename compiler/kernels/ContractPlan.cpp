@@ -409,6 +409,28 @@ static bool readsBInPlace(const ContractPlan &plan) {
 }
 constexpr int64_t kFewSteps = 256;
 
+// Fewer columns at a time, where that costs nothing: as long as all rows of A stay in the second-level cache, it does not matter how often they are
+// read again. Rows of A that are packed are packed before the loop over columns, then. Measured on Zen 4, of 16 to 128 rows in place and of 1024 that
+// are packed: 1.00 to 1.06 times as fast as with blocks as wide as scratch may be, for whose megabyte a thread small budgets have no room. A
+// B that is copied along its rows, beside an A in place, keeps long stretches of them (else 0.98).
+static void narrowColumns(ContractPlan &plan) {
+  constexpr int64_t kReadRows = 512 * 1024, kPackedRows = 288 * 1024, kColumns = 32 * 1024;
+  if (plan.amx || plan.grained || plan.bands != Bands::No || !plan.bounds.empty() || plan.packB == PackedB::No)
+    return;
+  const int64_t narrow = std::max<int64_t>(1, kColumns / (plan.panelB() * plan.bytes)) * plan.nr();
+  if (narrow >= plan.nc)
+    return;
+  if (plan.packA == PackedA::No) {
+    const int64_t rows = plan.m.size * countOf(plan.outerM);
+    if (plan.packB != PackedB::Copy && rows * plan.blockK() * plan.bytes <= kReadRows)
+      plan.nc = narrow;
+    return;
+  }
+  const int64_t panels = (plan.m.size + plan.mr - 1) / plan.mr;
+  if (plan.outerM.empty() && panels * plan.panelA() * plan.bytes <= kPackedRows)
+    plan.rowsFirst = true, plan.mc = panels * plan.mr, plan.nc = narrow;
+}
+
 static void chooseBlocks(ContractPlan &plan) {
   if (plan.bands == Bands::Planar)
     return choosePlanarBlocks(plan);
@@ -478,6 +500,7 @@ static void chooseBlocks(ContractPlan &plan) {
     plan.sumUnits = std::min(units, most);
     plan.prefetchC = false; // most blocks do not touch it
   }
+  narrowColumns(plan);
 }
 
 // Of C alone.

@@ -10,6 +10,9 @@
 //           pack A (mc x kc) as panels of mr rows
 //           for nr columns, for mr rows: a register tile of mr x nv vectors, one FMA chain an element
 //
+// Rows first (an A whose rows, all of them, stay in the second-level cache, and of which something is packed): the loop over nc columns stands
+// inside of that over mc rows, which takes all rows at once. Then A is packed once however few columns a block has, and so is B.
+//
 // A grained reduction has one more loop outside of kc, over its blocks. Sums of a block that takes several k blocks lie in
 // scratch, tile by tile, and that many rows of tiles are walked at a time; the last k block adds them to C.
 //
@@ -133,6 +136,7 @@ struct ContractPlan {
   int64_t runs = 1;   // whole runs a block, when the inner dim is shorter than a block
   int unroll = 1;     // of the k loop; divides the length of every block
   int64_t mc = 0, nc = 0;
+  bool rowsFirst = false; // A is packed before the loop over columns
   // Rows of tiles whose unfinished block sums lie in scratch at once; 0: a block is done within one k block.
   int64_t sumUnits = 0;
   PackedA packA = PackedA::No;

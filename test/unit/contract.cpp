@@ -146,7 +146,8 @@ static std::vector<Case> largeCases(Random &random) {
       {70, 330, 1700, true, true, false},   {333, 67, 200, false, false, true},  {700, 40, 600, true, false, false},
       {64, 64, 64, false, false, false},    {64, 64, 64, false, true, false},    {64, 64, 64, true, false, false},
       {50, 10, 700, false, false, false},   {1, 300, 500, false, false, false},  {1, 300, 500, false, true, false},
-      {300, 1, 500, false, false, false},   {33, 1200, 3, false, false, false}};
+      {300, 1, 500, false, false, false},   {33, 1200, 3, false, false, false},  {310, 500, 40, true, false, false},
+      {310, 500, 40, true, true, false},    {20, 330, 1100, true, false, false}};
   for (const Shape &shape : shapes) {
     for (int variant = 0; variant < 2; ++variant) {
       Case c;
@@ -187,6 +188,34 @@ static std::vector<Case> largeCases(Random &random) {
     cases.push_back(c);
   }
   return cases;
+}
+
+// What a dense layer's products pack, so that a budget that has room for a few examples has room for their products: few columns of the weight at a
+// time, and the gradient's rows once.
+static void checkScratch() {
+  struct Product {
+    const char *what;
+    int64_t m, n, k;
+    bool transposeA, transposeB;
+    int64_t kibibytes; // most that a thread may need
+  };
+  static const Product products[] = {{"forward of 32 examples", 32, 1024, 1024, false, true, 128},
+                                     {"forward of 128 examples", 128, 1024, 1024, false, true, 128},
+                                     {"a weight's gradient of 32 examples", 1024, 1024, 32, true, false, 192}};
+  for (const Product &p : products) {
+    ContractSpec spec;
+    spec.m = {p.m}, spec.n = {p.n}, spec.k = {p.k};
+    spec.a.strides = p.transposeA ? std::vector<int64_t>{1, p.m} : std::vector<int64_t>{p.k, 1};
+    spec.b.strides = p.transposeB ? std::vector<int64_t>{1, p.k} : std::vector<int64_t>{p.n, 1};
+    spec.c.strides = {p.n, 1};
+    for (const char *cpu : {"haswell", "skylake-avx512"}) {
+      int64_t bytes = kernels::scratchBytesPerThread(spec, target::infoOf(cpu));
+      bool few = bytes <= p.kibibytes * 1024;
+      few ? ++passed : ++failures;
+      if (!few)
+        std::printf("FAILED: %s: %s needs %lld bytes of scratch a thread\n", cpu, p.what, (long long)bytes);
+    }
+  }
 }
 
 // ---- The reference --------------------------------------------------------------------------------------------------
@@ -346,6 +375,7 @@ static void runAll(const std::string &cpu, uint64_t seed, int64_t count) {
 int main(int argc, char **argv) {
   uint64_t seed = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
   int64_t count = argc > 2 ? std::strtoll(argv[2], nullptr, 10) : 70;
+  checkScratch();
   for (const std::string &cpu : test::runnableCpus())
     runAll(cpu, seed, count);
   std::printf("%d passed, %d failed\n", passed, failures);
