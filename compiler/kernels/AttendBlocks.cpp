@@ -74,13 +74,7 @@ Value BlockAttend::take(Value &number, int64_t size) {
 }
 
 Value BlockAttend::sharedMemory(const std::string &name, int64_t elements, Type type) {
-  auto memory = MemRefType::get({elements}, type, MemRefLayoutAttrInterface(), b.getI64IntegerAttr(3));
-  {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPoint(function);
-    memref::GlobalOp::create(b, loc, name, b.getStringAttr("private"), memory, b.getUnitAttr(), false, b.getI64IntegerAttr(16));
-  }
-  return memref::GetGlobalOp::create(b, loc, memory, name);
+  return simt::sharedMemory(b, loc, function, name, elements, type);
 }
 Value BlockAttend::read(Value memory, Value at) { return memref::LoadOp::create(b, loc, memory, ValueRange{at}); }
 void BlockAttend::write(Value value, Value memory, Value at) { memref::StoreOp::create(b, loc, value, memory, ValueRange{at}); }

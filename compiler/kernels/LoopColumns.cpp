@@ -121,9 +121,6 @@ LoopEmitter::Values LoopEmitter::forColumns(Value begin, ValueRange initial,
 // pass for maxima alone keeps several vectors of them.
 static constexpr int64_t kAnyOrderVectors = 4;
 
-// Vectors of a row of a GPU that are evaluated together.
-static constexpr int64_t kTogether = 4;
-
 bool LoopEmitter::anyOrderSuits(const std::vector<int> &reductions, const Preheader &pre) {
   for (int node : reductions) {
     const LoopNode &n = spec.nodes[node];
@@ -157,6 +154,33 @@ LoopEmitter::Values LoopEmitter::reduceInAnyOrder(const std::vector<int> &reduct
     results[at % count] =
         combine(spec.nodes[reductions[at % count]].reduce, results[at % count], loop.getResult(unsigned(at)));
   return results;
+}
+
+// Several vectors of a row of a GPU at a time: what they load is asked for at once, they wait for one another's latency, and share the question
+// whether quick values are right. Returns where the rest of the row begins.
+Value LoopEmitter::forVectorsTogether(Value begin, Values &carried, const Preheader &pre,
+                                      llvm::function_ref<void(const Lanes &, Values &)> reduce, llvm::function_ref<void(const Lanes &)> put) {
+  int64_t loads = 0;
+  for (size_t n = 0; n < spec.nodes.size(); ++n)
+    loads += pre.nodes[n] && (spec.nodes[n].op == LoopOp::Load || plan.selectsAddress[n]);
+  const int64_t together = loads <= 2 ? 8 : 4, width = together * kLoopLanes;
+  if (plan.blocks > 1 || spec.cols < width)
+    return begin;
+  Value end = index(spec.cols / width * width);
+  auto loop = scf::ForOp::create(b, loc, begin, end, index(width), carried, [&](OpBuilder &, Location, Value column, ValueRange arguments) {
+    SmallVector<Lanes> vectors;
+    for (int64_t u = 0; u < together; ++u)
+      vectors.push_back({addIndex(column, index(u * kLoopLanes)), Value(), {}});
+    evaluateTogether(vectors, pre, [](size_t) {});
+    Values next(arguments.begin(), arguments.end());
+    for (const Lanes &lanes : vectors)
+      reduce(lanes, next);
+    for (const Lanes &lanes : vectors)
+      put(lanes);
+    scf::YieldOp::create(b, loc, next);
+  });
+  carried.assign(loop.getResults().begin(), loop.getResults().end());
+  return end;
 }
 
 void LoopEmitter::runColumns(const std::vector<int> &reductions, const std::vector<int> &chains,
@@ -196,7 +220,7 @@ void LoopEmitter::runColumns(const std::vector<int> &reductions, const std::vect
     initial = reduceInAnyOrder(reductions, begin, initial, pre);
   }
   if (plan.teams && chains.empty() && !addAt) {
-    prepareQuotients(pre);
+    prepareQuick(pre);
     if (Wide wide = wideOf(stores, pre); reductions.empty() && wide.together > 0)
       return runWide(wide, stores, pre);
   }
@@ -208,24 +232,8 @@ void LoopEmitter::runColumns(const std::vector<int> &reductions, const std::vect
     for (size_t i = 0; i < stores.size(); ++i)
       storeColumns(stores[i], pre.storeBases[i], operand(spec.stores[stores[i]].node, lanes, pre), lanes);
   };
-  if (hasQuotients(pre) && plan.blocks == 1 && spec.cols >= kTogether * kLoopLanes) {
-    // Quotients of several vectors wait for one another's latency, and share the question whether they could be found quickly.
-    Value end = index(spec.cols / (kTogether * kLoopLanes) * (kTogether * kLoopLanes));
-    auto loop = scf::ForOp::create(b, loc, begin, end, index(kTogether * kLoopLanes), initial, [&](OpBuilder &, Location, Value column, ValueRange carried) {
-      SmallVector<Lanes> vectors;
-      for (int64_t u = 0; u < kTogether; ++u)
-        vectors.push_back({addIndex(column, index(u * kLoopLanes)), Value(), {}});
-      evaluateTogether(vectors, pre, [](size_t) {});
-      Values accumulators(carried.begin(), carried.end());
-      for (const Lanes &lanes : vectors)
-        reduce(lanes, accumulators);
-      for (const Lanes &lanes : vectors)
-        put(lanes);
-      scf::YieldOp::create(b, loc, accumulators);
-    });
-    begin = end;
-    initial.assign(loop.getResults().begin(), loop.getResults().end());
-  }
+  if (plan.teams && chains.empty() && !addAt)
+    begin = forVectorsTogether(begin, initial, pre, reduce, put);
   Values results = forColumns(begin, initial, [&](Lanes &lanes, ValueRange carried) {
     evaluateTogether(lanes, pre, [](size_t) {});
     Values accumulators(carried.begin(), carried.end());

@@ -43,8 +43,9 @@ private:
     std::vector<Value> bases, storeBases;  // element numbers of the views, without the column's share
     std::vector<Value> clampBases;         // the index of a clamped load at column 0, shifted
     Value addAtBase, tableBase;
+    std::vector<bool> isQuick;             // quotients and powers that are found quickly where all is ordinary; empty: there are none
     std::vector<Value> divisors, reciprocals; // of quotients, the latter negative
-    Value areDivisorsPlain;                // all of them
+    Value areDivisorsPlain;                // all of them; null: there are none
   };
 
   // LoopEmitter.cpp: contexts.
@@ -69,6 +70,8 @@ private:
   void endBlock(const std::vector<int> &chains);
   Values forRows(Value first, int64_t count, mlir::ValueRange initial, std::function<Values(mlir::ValueRange)> body);
   Values forBlocks(mlir::ValueRange initial, std::function<Values(Value first, mlir::ValueRange)> body);
+  Value forVectorsTogether(Value begin, Values &carried, const Preheader &, llvm::function_ref<void(const Lanes &, Values &)> reduce,
+                           llvm::function_ref<void(const Lanes &)> put);
   Values forColumns(Value begin, mlir::ValueRange initial, std::function<Values(Lanes &, mlir::ValueRange)> body);
   bool anyOrderSuits(const std::vector<int> &reductions, const Preheader &);
   Values reduceInAnyOrder(const std::vector<int> &reductions, Value end, mlir::ValueRange initial, const Preheader &);
@@ -119,9 +122,13 @@ private:
   bool sharesDraw(int node, const Wide &) const;
   Values sharedDraw(int node, Value column);
 
-  // LoopQuotients.cpp: with teams, quotients of one divisor a row.
-  void prepareQuotients(Preheader &);
-  bool hasQuotients(const Preheader &) const;
+  // LoopQuick.cpp: with teams, quotients of one divisor a row, and powers.
+  bool isQuickPower(int node) const;
+  void prepareQuick(Preheader &);
+  bool hasQuick(const Preheader &) const;
+  void lookAtUsual(Value unusual);
+  Value quickValue(int node, llvm::ArrayRef<Value> args, const Preheader &);
+  Value power(Value exponent);
   Value quotient(int node, Value dividend, const Preheader &);
   void evaluateTogether(mlir::MutableArrayRef<Lanes>, const Preheader &, llvm::function_ref<void(size_t)> turnTo);
 
@@ -217,7 +224,7 @@ private:
   Value team;                               // with a gang: its number in the block
   std::map<int, Value> gangRows, gangTotals; // of each chain, in shared memory: values of two batches of rows, sums of the columns
   int pass = 0;                             // over the columns of a context
-  Value *beyondQuick = nullptr;             // while quotients are quick: whether one of them has to be found otherwise
+  Value *beyondQuick = nullptr;             // while values are found quickly: whether one of them has to be found otherwise
 };
 
 // What memory holds of an element, and the value that it is (LoopMemory.cpp).

@@ -210,7 +210,7 @@ Value LoopEmitter::evaluateScalar(int node) {
 Value LoopEmitter::elementwise(int node, ArrayRef<Value> args) {
   const LoopNode &n = spec.nodes[node];
   if (!plan.teams || n.op != LoopOp::Cast || n.elem != Elem::BF16)
-    return emitElementwise(b, loc, n.op, n.elem, args);
+    return emitElementwise(b, loc, n.op, n.elem, args, plan.teams);
   Value wide = emitElementwise(b, loc, LoopOp::Cast, Elem::F32, args);
   return arith::BitcastOp::create(b, loc, b.getF32Type(), simt::roundedPair(b, loc, emitNumber(b, loc, b.getF32Type(), 0), wide));
 }
@@ -245,7 +245,7 @@ Value LoopEmitter::evaluateVector(int node, Lanes &lanes, const Preheader &pre) 
   Values args;
   for (int arg : n.args)
     args.push_back(operand(arg, lanes, pre));
-  return beyondQuick && pre.reciprocals[node] ? quotient(node, args[0], pre) : elementwise(node, args);
+  return beyondQuick && pre.isQuick[node] ? quickValue(node, args, pre) : elementwise(node, args);
 }
 
 void LoopEmitter::evaluateVectors(Lanes &lanes, const Preheader &pre) {

@@ -29,8 +29,8 @@ mlir::Value emitNumberOfWord(mlir::OpBuilder &, mlir::Location, mlir::Type, mlir
 mlir::Value emitInteger(mlir::OpBuilder &, mlir::Location, mlir::Type, int64_t);
 
 // An element-wise operation other than loads, constants, draws and reductions. Operands have one shape, and the type of
-// the result is `elem` in that shape.
-mlir::Value emitElementwise(mlir::OpBuilder &, mlir::Location, LoopOp, Elem, llvm::ArrayRef<mlir::Value>);
+// the result is `elem` in that shape. `onDevice`: by a GPU, which has no instruction for a quotient.
+mlir::Value emitElementwise(mlir::OpBuilder &, mlir::Location, LoopOp, Elem, llvm::ArrayRef<mlir::Value>, bool onDevice = false);
 
 // For attention.
 inline mlir::Value emitExp(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x) {
@@ -39,6 +39,9 @@ inline mlir::Value emitExp(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x
 inline mlir::Value emitLog(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x) {
   return emitElementwise(b, loc, LoopOp::Log, Elem::F32, {x});
 }
+
+// exp of what is at most formulas::kWithin in size.
+mlir::Value emitExpWithin(mlir::OpBuilder &, mlir::Location, mlir::Value x);
 
 // sqrt(-2 ln u1) times cos (first) and sin (second) of 2 pi u2; u1 in (0, 1], u2 in [0, 1) are multiples of 2^-24.
 std::pair<mlir::Value, mlir::Value> emitBoxMuller(mlir::OpBuilder &, mlir::Location, mlir::Value u1, mlir::Value u2);

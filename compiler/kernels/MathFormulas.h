@@ -13,7 +13,8 @@
 // the bounds. Special values are right: NaN in gives NaN out, infinities, signed zeros, subnormals and overflow.
 //
 // An arithmetic B has types V (float), N (integer of the same width), M (mask), the operations used below, and wide()
-// and narrow(): the f64 arithmetic of the same shape.
+// and narrow(): the f64 arithmetic of the same shape. ratio() is div() of an f32 by one from 1 to 2^26, where neither the dividend nor the
+// quotient is below 2^-98 or beyond 2^98 in size, unless the divisor is 1 or the dividend 0 or a NaN.
 #ifndef CINCH_COMPILER_KERNELS_MATHFORMULAS_H
 #define CINCH_COMPILER_KERNELS_MATHFORMULAS_H
 
@@ -38,6 +39,15 @@ template <class B> V<B> mul(B &b, V<B> x, V<B> y) { return b.mul(x, y); }
 template <class B> V<B> div(B &b, V<B> x, V<B> y) { return b.div(x, y); }
 template <class B> V<B> max(B &b, V<B> x, V<B> y) { return b.max(x, y); }
 template <class B> V<B> min(B &b, V<B> x, V<B> y) { return b.min(x, y); }
+
+// The ratio of f32 from an estimate of 1 / y that is a few units in the last place beside it, as a GPU's div.rn finds it of ordinary numbers:
+// the estimate is corrected, and the quotient by what is left, which is exact. With a negative reciprocal a zero keeps its sign.
+template <class B> V<B> ratioFrom(B &b, V<B> x, V<B> y, V<B> estimate) {
+  V<B> more = b.fma(b.neg(y), estimate, b.c(1));
+  V<B> reciprocal = b.fma(b.neg(estimate), more, b.neg(estimate)); // negative
+  V<B> q = b.mul(x, b.neg(reciprocal));
+  return b.fma(b.fma(y, q, b.neg(x)), reciprocal, q);
+}
 
 // Horner, highest power first.
 template <class B> V<B> polynomial(B &b, V<B> x, std::initializer_list<double> coefficients) {
@@ -75,15 +85,18 @@ template <class B> struct ExpRange {
   N<B> rounded;
 };
 // `low`: a small part of the argument beyond x, if given.
-template <class B> ExpRange<B> reduceExp(B &b, V<B> x, double least, double greatest, const V<B> *low) {
+template <class B> ExpRange<B> splitExp(B &b, V<B> x, const V<B> *low) {
   const Format &f = formatOf(b.isF64());
-  x = b.select(b.gt(x, b.c(greatest)), b.c(greatest), x);
-  x = b.select(b.lt(x, b.c(least)), b.c(least), x);
   V<B> t = b.fma(x, b.c(1.4426950408889634074), b.c(f.roundMagic));
   V<B> n = b.sub(t, b.c(f.roundMagic));
   V<B> r = b.fma(n, b.c(-f.ln2Hi), x);
   r = b.fma(n, b.c(-f.ln2Lo), r);
   return {low ? b.add(r, *low) : r, b.bits(t)};
+}
+template <class B> ExpRange<B> reduceExp(B &b, V<B> x, double least, double greatest, const V<B> *low) {
+  x = b.select(b.gt(x, b.c(greatest)), b.c(greatest), x);
+  x = b.select(b.lt(x, b.c(least)), b.c(least), x);
+  return splitExp(b, x, low);
 }
 // q of exp(r) = 1 + r + r^2 q.
 template <class B> V<B> expPolynomial(B &b, V<B> r) {
@@ -95,10 +108,12 @@ template <class B> V<B> expPolynomial(B &b, V<B> r) {
                                        0.16666576845993976311, 0.5});
 }
 
+template <class B> V<B> expOfRest(B &b, V<B> r) { return b.fma(b.fma(expPolynomial(b, r), r, b.c(1)), r, b.c(1)); }
+
 template <class B> V<B> expOfParts(B &b, V<B> x, const V<B> *low) {
   const Format &f = formatOf(b.isF64());
   ExpRange<B> e = reduceExp(b, x, f.expMin, f.expMax, low);
-  V<B> y = b.fma(b.fma(expPolynomial(b, e.r), e.r, b.c(1)), e.r, b.c(1));
+  V<B> y = expOfRest(b, e.r);
   // 2^k as two factors, so that it neither overflows nor rounds subnormal results twice. The shift leaves nothing of
   // roundMagic.
   N<B> one = b.ic(int64_t(f.bias) << f.fraction);
@@ -108,6 +123,13 @@ template <class B> V<B> expOfParts(B &b, V<B> x, const V<B> *low) {
   return b.mul(y, b.fromBits(b.iadd(b.isub(k, half), one)));
 }
 template <class B> V<B> exp(B &b, V<B> x) { return expOfParts<B>(b, x, nullptr); }
+
+// The same, bit for bit, of an x of at most this size: between 2^-97 and 2^97, so that 2^k is added to the exponent bits.
+constexpr double kWithin = 67;
+template <class B> V<B> expWithin(B &b, V<B> x) {
+  ExpRange<B> e = splitExp<B>(b, x, nullptr);
+  return b.fromBits(b.iadd(b.bits(expOfRest(b, e.r)), b.shl(e.rounded, formatOf(b.isF64()).fraction)));
+}
 
 // 2^k (1 + q) - 1 with q = exp(r) - 1.
 template <class B> V<B> expm1(B &b, V<B> x) {
@@ -217,7 +239,7 @@ template <class B> V<B> tanh(B &b, V<B> x) {
                        0.13679885781414343, 0.99999999868907502});
   V<B> q =
       polynomial(b, z, {1.2873167542900773e-6, 0.00039385671832597521, 0.02724570469034753, 0.47013217840233228, 1});
-  return clamp(b, b.div(b.mul(x, p), q), 1);
+  return clamp(b, b.ratio(b.mul(x, p), q), 1);
 }
 
 template <class B> V<B> erf(B &b, V<B> x) {
@@ -250,13 +272,13 @@ template <class B> V<B> erf(B &b, V<B> x) {
                        0.05425548581602994, 0.18514725974471103, 1.1283791691821928});
   V<B> q = polynomial(b, z, {6.2509728936606141e-5, 0.0013024743641077907, 0.015435136230072097, 0.11388748365933374,
                              0.49741589420715051, 1});
-  return clamp(b, b.div(b.mul(x, p), q), 1);
+  return clamp(b, b.ratio(b.mul(x, p), q), 1);
 }
 
 // 1 / (1 + e) or, for negative x, e / (1 + e), with e = exp(-|x|).
 template <class B> V<B> sigmoid(B &b, V<B> x) {
   V<B> e = exp(b, b.neg(b.abs(x)));
-  return b.div(b.select(b.lt(x, b.c(0)), e, b.c(1)), b.add(e, b.c(1)));
+  return b.ratio(b.select(b.lt(x, b.c(0)), e, b.c(1)), b.add(e, b.c(1)));
 }
 
 template <class B> V<B> softplus(B &b, V<B> x) {

@@ -94,6 +94,8 @@ bool Compilation::differentiate() {
     programHash = hashOfTraining(*module, program);
   PassManager decompose(&context);
   decompose.enableVerifier(false);
+  if (options.target.isDevice() && options.workers() == 1) // of several, each has some of the gradients
+    decompose.addPass(createJoinSquares());
   decompose.addPass(createDecomposeOps());
   decompose.addPass(createSinkSplits());
   decompose.addPass(createReadMaxima());

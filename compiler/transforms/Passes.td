@@ -105,6 +105,19 @@ def DecomposeOps : Pass<"decompose-ops", "::mlir::ModuleOp"> {
   let dependentDialects = ["::cinch::nn::NNDialect"];
 }
 
+def JoinSquares : Pass<"join-squares", "::mlir::ModuleOp"> {
+  let summary = "the sums of squares of many gradients are rows of a few sums";
+  let description = [{
+        %a = nn.sum_squares %x : tensor<64x128xf32>         %rows = nn.concat of %x and %y : -> [4, 4096], as f64
+        %b = nn.sum_squares %y : tensor<8192xf32>     ->    %chunks = nn.reduce sum of %rows * %rows over [1] : -> [4]
+                                                            %both = nn.reduce sum of %chunks as [2, 2], turned, over [0] : -> [2]
+
+    For a GPU, on which a kernel for each gradient would have too little to do; before ops are decomposed. Which numbers are added to which,
+    in which order, stays.
+  }];
+  let dependentDialects = ["::cinch::nn::NNDialect"];
+}
+
 def SinkSplits : Pass<"sink-splits", "::mlir::ModuleOp"> {
   let summary = "element-wise work on a split axis is done on the whole one, where a value is repeated along a part of it";
   let description = [{

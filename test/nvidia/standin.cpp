@@ -527,6 +527,16 @@ float standin_exp2(float x) {
   return std::fabs(result) < 0x1p-126f ? 0 : result;
 }
 
+// PTX ISA, rcp.approx.ftz.f32: within 1 unit in the last place. This one is off wherever it may be, now to this side, now to the other one.
+float standin_about_reciprocal(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, 4);
+  float result = 1 / x;
+  if ((bits & 0x7fffff) == 0) // of a power of two it is exact
+    return result;
+  return std::nextafterf(result, bits % 3 == 0 ? 0 : bits % 3 == 1 ? INFINITY : result);
+}
+
 void standin_shared(char *at, int64_t bytes, int64_t writes) {
   if (writes && block.shared)
     block.fibers[block.current].hidden.push_back({at, bytes});
