@@ -87,6 +87,7 @@ private:
       bring(valueStage, v, s0);
       drawTile(draws, head, t0, s0);
       Values scores = wide() ? products(left, keyStage) : products(linesFrom(queryStage, mul(warp, kWarpRows)), keyStage);
+      simt::syncTeam(b, loc); // draws begin behind the products, whose operands leave them no registers
       finishScores(head, scores, first, s0, false, masked);
       normalize(scores, sums);
       if (!draws.memory)

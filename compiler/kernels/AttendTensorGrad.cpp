@@ -322,6 +322,8 @@ private:
       bringTurn(next, following);
       RowOfQuery nextRow = rowAt(following);
       Values dq = tiles.together ? sumsOfKeysBefore(member, t0) : Values();
+      if (sumsOfBlock)
+        simt::syncTeam(b, loc); // what was asked for stays in front of the products
       auto [weights, slopes] = turnedSlopes(head, k, v, here.queries, here.douts, here.draws, here.rows, t0, s0, key, masked);
       sumUp(weights, here.douts, ofPart(part, ofE), ofE, dv);
       sumUp(slopes, here.queries, ofPart(part, ofK), ofK, dk);
