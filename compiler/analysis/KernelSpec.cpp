@@ -267,10 +267,12 @@ const KernelSpec *KernelSpecs::find(plan::KernelOp kernel, const Extent &extent)
 }
 
 // ---- What is asked of a spec -------------------------------------------------------------------------------------------
-// Tiles of products, convolutions and attention lie in shared memory on a GPU.
+// Tiles of products, convolutions and attention lie in shared memory on a GPU; but attention's gradient may keep sums beside them.
 static int64_t scratchOfWorker(const KernelSpec &spec, const TargetInfo &target) {
   if (auto *loop = std::get_if<LoopSpec>(&spec.work))
     return kernels::scratchBytesPerThread(*loop, target);
+  if (auto *grad = std::get_if<AttendGradSpec>(&spec.work); grad && target.isDevice())
+    return kernels::scratchBytesOfBlock(*grad, target);
   if (target.isDevice() || std::holds_alternative<PoolSpec>(spec.work))
     return 0;
   if (auto *contract = std::get_if<ContractSpec>(&spec.work))

@@ -138,7 +138,7 @@ static bool attendOperands(Op op, llvm::function_ref<int(Value)> bufferOf, Value
                            Value &blocker, llvm::SetVector<Operation *> *passed, const Extent &extent) {
   Shape q = shapeOf(op.getQ(), extent), k = shapeOf(op.getK(), extent), v = shapeOf(op.getV(), extent);
   size_t leads = q.size() - 3;
-  spec.elem = elemOf(op.getQ());
+  spec.elem = elemOf(op.getQ()) == Elem::BF16 ? Elem::F32 : elemOf(op.getQ());
   spec.lead = Shape(q.begin(), q.begin() + leads);
   spec.A = q[leads];
   spec.T = q[leads + 1];

@@ -168,9 +168,9 @@ static MemRefType memoryType(Type elem, int64_t bytes) { return MemRefType::get(
 Value AttendEmitter::bufferMemory(const View &view) {
   Value start = memref::LoadOp::create(b, loc, offsets, index(view.buffer));
   start = arith::IndexCastOp::create(b, loc, b.getIndexType(), start);
-  Type type = view.elem == Elem::Bool ? Type(b.getI8Type()) : elem;
-  return memref::ViewOp::create(b, loc, memoryType(type, view.elem == Elem::Bool ? 1 : bytesOf(spec.elem)), arena,
-                                start, ValueRange());
+  const Elem of = view.elem == Elem::Bool || view.elem == Elem::BF16 ? view.elem : spec.elem;
+  Type type = of == Elem::Bool ? Type(b.getI8Type()) : of == Elem::BF16 ? Type(b.getI16Type()) : elem;
+  return memref::ViewOp::create(b, loc, memoryType(type, bytesOf(of)), arena, start, ValueRange());
 }
 
 Place AttendEmitter::scratch(int64_t byteOffset) {

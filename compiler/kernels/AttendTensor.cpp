@@ -24,17 +24,19 @@ TensorAttend::TensorAttend(OpBuilder &builder, ModuleOp module, const std::strin
 
 Value TensorAttend::word(Value index) { return b.createOrFold<arith::IndexCastOp>(loc, b.getI64Type(), index); }
 
-Value TensorAttend::addressOf(Place place, Value element) {
-  return simt::at(b, loc, simt::pointerTo(b, loc, place.memory, 0), word(mul(add(place.at, element), 4)));
+Value TensorAttend::addressOf(const Matrix &from, Value element) {
+  return simt::at(b, loc, simt::pointerTo(b, loc, from.at.memory, 0), word(mul(add(from.at.at, element), from.bytes())));
 }
 
 // ---- Tiles in shared memory --------------------------------------------------------------------------------------------------
 
 TensorAttend::Matrix TensorAttend::matrixOf(Place at, const View &view, int64_t rows, int64_t features) {
-  bool wide = features % 8 == 0 && view.offset % 4 == 0;
+  const bool narrow = view.elem == Elem::BF16;
+  const int64_t sixteen = narrow ? 8 : 4; // bytes
+  bool wide = features % 8 == 0 && view.offset % sixteen == 0;
   for (size_t i = 0; i + 1 < view.strides.size(); ++i)
-    wide = wide && view.strides[i] % 4 == 0;
-  return {at, rowStride(view), rows, features, wide};
+    wide = wide && view.strides[i] % sixteen == 0;
+  return {at, rowStride(view), rows, features, wide, narrow};
 }
 
 TensorAttend::Stage TensorAttend::stageOf(const std::string &name, int64_t rows, int64_t features) {
@@ -65,22 +67,13 @@ TensorAttend::Chunk TensorAttend::chunkOf(const Stage &stage, const Matrix &from
   return chunk;
 }
 
-TensorAttend::Values TensorAttend::fetch(const Stage &stage, const Matrix &from, Value first) {
-  Values fetched;
+void TensorAttend::bring(const Stage &stage, const Matrix &from, Value first) {
   for (int64_t number = 0; from.wide && number * kAttendThreads < stage.rows * stage.features / 8; ++number) {
     Chunk chunk = chunkOf(stage, from, first, number);
     Value element = add(mul(add(first, chunk.line), from.stride), chunk.feature);
     if (chunk.valid)
       element = select(chunk.valid, element, index(0));
-    fetched.push_back(simt::loadEightRounded(b, loc, addressOf(from.at, element), chunk.valid));
-  }
-  return fetched;
-}
-
-void TensorAttend::put(const Stage &stage, const Matrix &from, Value first, ValueRange fetched) {
-  for (auto [number, eight] : llvm::enumerate(fetched)) {
-    Chunk chunk = chunkOf(stage, from, first, int64_t(number));
-    when(chunk.inTile, [&] { simt::store(b, loc, eight, byteAt(stage, chunk.line, chunk.feature), 16); });
+    when(chunk.inTile, [&] { simt::copyLater(b, loc, byteAt(stage, chunk.line, chunk.feature), addressOf(from, element), chunk.valid); });
   }
   if (from.wide)
     return;
@@ -88,44 +81,58 @@ void TensorAttend::put(const Stage &stage, const Matrix &from, Value first, Valu
     Value line = div(place, stage.features), feature = rem(place, stage.features), row = add(first, line);
     Value valid = both(from.rows % stage.rows ? below(row, index(from.rows)) : Value(),
                        from.features < stage.features ? below(feature, index(from.features)) : Value());
-    Value element = add(mul(row, from.stride), feature);
-    if (valid)
-      element = select(valid, element, index(0));
-    simt::store(b, loc, simt::loadOneRounded(b, loc, addressOf(from.at, element), false, valid), byteAt(stage, line, feature), 2);
+    simt::store(b, loc, half(from, add(mul(row, from.stride), feature), valid), byteAt(stage, line, feature), 2);
   });
 }
 
+void TensorAttend::awaitTiles() {
+  simt::endOfCopies(b, loc);
+  simt::waitForCopies(b, loc, 0);
+  sync();
+}
+
 // ---- Products ----------------------------------------------------------------------------------------------------------------
+
+// One element, as i16: zero where `valid` does not hold.
+Value TensorAttend::half(const Matrix &from, Value element, Value valid) {
+  return simt::loadOneRounded(b, loc, addressOf(from, valid ? select(valid, element, index(0)) : element), true, valid);
+}
 
 // Two neighbouring features as a word.
 Value TensorAttend::elements(const Matrix &from, Value row, Value feature) {
   Value there = from.rows % (kWarpRows * kTensorWarps) ? below(row, index(from.rows)) : Value();
   Value line = mul(there ? select(there, row, index(0)) : row, from.stride);
   if (from.wide)
-    return simt::loadTwoRounded(b, loc, addressOf(from.at, add(line, feature)), there);
+    return simt::loadTwo(b, loc, addressOf(from, add(line, feature)), there);
   Value halves[2];
   for (int64_t e : {0, 1}) {
-    Value at = add(feature, e), valid = both(there, below(at, index(from.features)));
-    Value half = simt::loadOneRounded(b, loc, addressOf(from.at, add(line, min(at, index(from.features - 1)))), false, valid);
-    halves[e] = arith::ExtUIOp::create(b, loc, b.getI32Type(), half);
+    Value at = add(feature, e);
+    halves[e] = arith::ExtUIOp::create(b, loc, b.getI32Type(), half(from, add(line, at), both(there, below(at, index(from.features)))));
   }
   Value sixteen = arith::ConstantIntOp::create(b, loc, 16, 32);
   return arith::OrIOp::create(b, loc, halves[0], arith::ShLIOp::create(b, loc, halves[1], sixteen));
 }
 
-TensorAttend::Values TensorAttend::numbersOf(const Matrix &from, Value row, Value feature, int64_t count) {
+TensorAttend::Values TensorAttend::eightOf(const Matrix &from, Value row, Value feature) {
   Value line = mul(row, from.stride);
   Values numbers;
-  for (int64_t e = 0; e < count; ++e) {
-    Value at = add(feature, e), last = index(from.features - 1);
-    if (!from.wide) {
-      numbers.push_back(select(below(at, index(from.features)), load(from.at, add(line, min(at, last))), number(0)));
-    } else if (e % 4 == 0) { // all of them are there, or none
-      const int64_t several = std::min<int64_t>(count, 4);
-      Value there = below(at, index(from.features)), element = add(line, min(at, index(from.features - several)));
-      for (Value loaded : simt::loadNumbers(b, loc, addressOf(from.at, element), several))
-        numbers.push_back(select(there, loaded, number(0)));
-    }
+  if (from.wide) { // all of them are there, or none
+    Value there = below(feature, index(from.features)), element = add(line, min(feature, index(from.features - 8)));
+    if (from.narrow)
+      numbers = simt::widened(b, loc, simt::loadEight(b, loc, addressOf(from, element)));
+    else
+      for (int64_t half : {0, 4})
+        numbers.append(simt::loadNumbers(b, loc, addressOf(from, add(element, half)), 4));
+    for (Value &loaded : numbers)
+      loaded = select(there, loaded, number(0));
+    return numbers;
+  }
+  for (int64_t e = 0; e < 8; ++e) {
+    Value at = add(feature, e), there = below(at, index(from.features));
+    if (from.narrow)
+      numbers.push_back(simt::widenedOne(b, loc, half(from, add(line, at), there)));
+    else
+      numbers.push_back(select(there, load(from.at, add(line, min(at, index(from.features - 1)))), number(0)));
   }
   return numbers;
 }
@@ -326,7 +333,7 @@ TensorAttend::IsKept TensorAttend::keptOfLane(const Draws &draws, const Head &he
 
 void TensorAttend::storeRows(const Values &sums, Place to, const View &view, Value first, int64_t total, Value firstFeature, int64_t features,
                              int64_t all, llvm::function_ref<Value(int64_t, Value)> finish) {
-  const bool wide = matrixOf(to, view, total, all).wide;
+  const Matrix matrix = matrixOf(to, view, total, all);
   for (int64_t half : {0, 1}) {
     Value row = add(first, rowOf(half * 2)), there = total % (kWarpRows * kTensorWarps) ? below(row, index(total)) : Value();
     when(there, [&] {
@@ -337,14 +344,15 @@ void TensorAttend::storeRows(const Values &sums, Place to, const View &view, Val
         Value pairOfSums[2];
         for (int64_t e : {0, 1})
           pairOfSums[e] = finish(half * 2 + e, sums[size_t(piece * 4 + half * 2 + e)]);
-        if (wide) {
+        if (matrix.wide) {
           bool inside = firstFeature ? all % (2 * features) == 0 : (piece + 1) * 8 <= all;
           when(inside ? Value() : below(feature, index(all)),
-               [&] { simt::storeNumbers(b, loc, pairOfSums, addressOf(to, add(line, feature)), false); });
+               [&] { simt::storeNumbers(b, loc, pairOfSums, addressOf(matrix, add(line, feature)), matrix.narrow); });
           continue;
         }
         for (int64_t e : {0, 1})
-          when(below(add(feature, e), index(all)), [&] { store(pairOfSums[e], to, add(line, add(feature, e))); });
+          when(below(add(feature, e), index(all)),
+               [&] { simt::storeNumbers(b, loc, pairOfSums[e], addressOf(matrix, add(line, add(feature, e))), matrix.narrow); });
       }
     });
   }

@@ -29,15 +29,17 @@ protected:
 
   Value warp, group, pair; // of the block's warps; l / 4 and l % 4 * 2 of lane l
 
-  // Rows of f32 that hold bf16 in global memory, features contiguous.
+  // Rows in global memory, features contiguous: bf16 (`narrow`), but those of o, of which the gradient needs more, are f32.
   struct Matrix {
     Place at; // row 0
     int64_t stride, rows, features;
     bool wide; // features are eights, and begin at multiples of 16 bytes
+    bool narrow;
+    int64_t bytes() const { return narrow ? 2 : 4; } // of an element
   };
   Matrix matrixOf(Place, const View &, int64_t rows, int64_t features);
 
-  // A tile of rows in shared memory, as bf16. Rows are padded, so that eight of them lie in different banks.
+  // A tile of rows in shared memory. Rows are padded, so that eight of them lie in different banks.
   struct Stage {
     Value memory, pointer;
     int64_t rows, features; // features: with zeros behind
@@ -45,11 +47,11 @@ protected:
     int64_t bytes() const { return rows * pitch() * 2; }
   };
   Stage stageOf(const std::string &name, int64_t rows, int64_t features);
-  // What this thread brings of rows `first` on: asked for, and later written. Nothing is asked for early where it does not come 16 bytes at a time.
-  Values fetch(const Stage &, const Matrix &, Value first);
-  void put(const Stage &, const Matrix &, Value first, mlir::ValueRange fetched);
+  // Rows `first` on, of bf16, are brought: by and by, where they come 16 bytes at a time. They are there behind `awaitTiles`, for which all threads wait.
+  void bring(const Stage &, const Matrix &, Value first);
+  void awaitTiles();
 
-  Values numbersOf(const Matrix &, Value row, Value feature, int64_t count); // two or eight neighbours, f32; zeros beyond the features
+  Values eightOf(const Matrix &, Value row, Value feature); // neighbours, as f32; zeros beyond the features
   // 16 rows from `first` on as left sides: four registers for each 16 features.
   llvm::SmallVector<Values> leftSide(const Matrix &, Value first, int64_t features);
   // The same from a tile, 16 features from `feature` on.
@@ -102,11 +104,12 @@ protected:
   // Result rows first + 0 .. 15 < total and their `features` features from `firstFeature` on (null: 0; else a multiple of `features`) < all.
   void storeRows(const Values &sums, Place, const View &, Value first, int64_t total, Value firstFeature, int64_t features, int64_t all,
                  llvm::function_ref<Value(int64_t e, Value)> finish);
-  Value addressOf(Place, Value element);
   Value word(Value index);
 
 private:
   void maskScores(const Head &, Values &scores, Value rows, Value columns, bool turned);
+  Value addressOf(const Matrix &, Value element);
+  Value half(const Matrix &, Value element, Value valid);
   Value elements(const Matrix &, Value row, Value feature);
   Values fourOf(const Stage &, bool below, bool turned, int64_t row, Value feature);
   Values rightSide(const Stage &stage, int64_t row, Value feature) { return fourOf(stage, false, false, row, feature); } // rows are columns

@@ -1,10 +1,10 @@
 // AttendTensorForward.cpp: attention, forward, on tensor cores: the formulas of Attend.cpp. A block has 128 queries, a warp 16 of them; keys and
 // values come through shared memory, kKeyBlock at a time.
 //
-// While a warp computes its scores, the tile of values is on its way into registers, and while it sums values up, the next tile of keys is.
-// Each is written to shared memory when nobody reads what lay there, between the two barriers of a turn:
+// While a warp computes its scores, the tile of values is on its way, and while it sums values up, the next tile of keys is. Each begins its way into
+// shared memory when nobody reads what lay there any more, behind one of the two barriers of a turn:
 //
-//     scores of keys  ->  write values  | barrier |  sum values up  ->  write next keys  | barrier |
+//     values come: scores of keys, shares  | barrier |  next keys come: sum values up  | barrier |
 #include "compiler/kernels/AttendTensor.h"
 #include "compiler/kernels/Device.h"
 #include "compiler/kernels/Simt.h"
@@ -78,29 +78,28 @@ private:
     if (wide())
       left = leftSide(q, first, ofK);
     else
-      put(queryStage, q, t0, fetch(queryStage, q, t0));
-    put(keyStage, k, index(0), fetch(keyStage, k, index(0)));
-    sync();
+      bring(queryStage, q, t0);
+    bring(keyStage, k, index(0));
+    awaitTiles();
     Sums start{Values(size_t(ofE / 2), number(0)), {minusInfinity, minusInfinity}, {number(0), number(0)}};
     Values result = loops(index(0), min(plainKeys(t0, kKeyBlock), limit), limit, kKeyBlock, start.all(), [&](Value s0, ValueRange carried, bool masked) {
       Sums sums = Sums::of(carried);
+      bring(valueStage, v, s0);
       drawTile(draws, head, t0, s0);
       Values scores = wide() ? products(left, keyStage) : products(linesFrom(queryStage, mul(warp, kWarpRows)), keyStage);
-      simt::syncTeam(b, loc);
-      Values values = fetch(valueStage, v, s0);
+      simt::syncTeam(b, loc); // draws begin behind the products, whose operands leave them no registers
       finishScores(head, scores, first, s0, false, masked);
-      put(valueStage, v, s0, values);
       normalize(scores, sums);
       if (!draws.memory)
         drop(head, t0, s0, scores);
-      sync();
+      awaitTiles();
       // Behind the last tile it comes once more.
-      Value last = mul(div(sub(limit, index(1)), kKeyBlock), kKeyBlock), next = min(add(s0, kKeyBlock), last);
+      Value last = mul(div(sub(limit, index(1)), kKeyBlock), kKeyBlock);
+      bring(keyStage, k, min(add(s0, kKeyBlock), last));
       if (draws.memory)
         drop(head, t0, s0, scores);
       sumUp(scores, valueStage, {}, ofE, sums.values);
-      put(keyStage, k, next, fetch(keyStage, k, next));
-      sync();
+      awaitTiles();
       return sums.all();
     }, false);
     finish(head, first, Sums::of(result));

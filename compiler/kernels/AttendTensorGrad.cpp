@@ -2,8 +2,9 @@
 //
 // A warp has 16 keys, so that its scores have keys as rows, for the sums over queries (dk, dv), which stay in its registers. Where there are
 // heads enough for all multiprocessors, a block has all keys of a head, 128 at a time, and computes the sums over keys (dq), too: the
-// slopes of the 128 keys and 32 queries go through shared memory, and each warp adds its piece of the product with these keys to dq in memory.
-// So dq is a chain over ascending keys, 16 at a time.
+// slopes of the 128 keys and 32 queries go through shared memory, and each warp adds its piece of the product with these keys to dq, which lies in the
+// block's scratch as f32 until the last of its keys. So dq is a chain over ascending keys, 16 at a time. There are as many such blocks as
+// multiprocessors, one head after another: their scratch stays in the cache.
 // Otherwise sums over keys have blocks of their own, as in AttendGradDevice.cpp, where a warp has 16 queries and its scores have queries as
 // rows. They compute scores once more, but their sums are the same chains: no bit depends on that choice, which hangs on the plan.
 // Sums over examples (dbias) always have blocks of their own, with queries as rows.
@@ -13,7 +14,7 @@
 #include "compiler/solve/Bytes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/Support/MathExtras.h"
 #include <limits>
 
@@ -30,7 +31,8 @@ constexpr int64_t kMostQueries = 4096; // of a group of heads: what is known of 
 struct GradTiles {
   int64_t parts, keys, keyStep, ofK, ofE; // keys of a block that has keys; keys in shared memory at a time; features, with zeros behind
   int64_t blocksT, blocksS, stepsS, heads, keyHeads, queriesOfGroup;
-  bool together; // a block has all of a head
+  bool together;    // a block has all of a head
+  int64_t togethers; // such blocks
   GradTiles(const AttendSpec &spec, const TargetInfo &target) {
     parts = std::max(spec.K, spec.E) > 64 ? 2 : 1;
     keys = kQueries / parts, keyStep = 64 / parts;
@@ -41,14 +43,17 @@ struct GradTiles {
     queriesOfGroup = spec.A / spec.G * count(spec.T, kQueries) * kQueries;
     // Together they take about half of the time, if at least half of the multiprocessors have work.
     together = parts == 1 && queriesOfGroup <= kMostQueries && 2 * keyHeads >= count(keyHeads, target.processors) * target.processors;
+    togethers = std::min<int64_t>(keyHeads, target.processors);
   }
+  // Of a block that has all of a head: sums over the keys before those that it has now.
+  int64_t scratchBytes() const { return together && blocksS > 1 ? queriesOfGroup * ofK * 4 : 0; }
 };
 
 class TensorBackward : TensorAttend {
 public:
   TensorBackward(OpBuilder &b, ModuleOp module, const std::string &name, const AttendGradSpec &grad, const TargetInfo &target)
       : TensorAttend(b, module, name, grad.forward, target, bufferCount(grad)), grad(grad), tiles(grad.forward, target) {
-    const int64_t rows = std::max(tiles.keyStep, 2 * kQueryStep);
+    const int64_t rows = tiles.together ? std::max(tiles.keyStep, 2 * kQueryStep) : 2 * std::max(tiles.keyStep, kQueryStep);
     byK = stageOf(name + "_slopes", rows, tiles.ofK), byE = stageOf(name + "_weights", rows, tiles.ofE);
     if (tiles.together) {
       OfLaunch memory(tiles);
@@ -56,6 +61,11 @@ public:
       keysOfBlock = memory.keys, keysOfBlock.pointer = pointer;
       slopesOfBlock = memory.slopes, slopesOfBlock.pointer = simt::at(b, loc, pointer, word(index(memory.keys.bytes())));
       rowsOfQueries = simt::at(b, loc, pointer, word(index(memory.keys.bytes() + memory.slopes.bytes())));
+      if (tiles.scratchBytes() > 0) {
+        Value start = arith::IndexCastOp::create(b, loc, b.getI64Type(), mul(thread, tiles.scratchBytes()));
+        start = arith::AddIOp::create(b, loc, start, memref::LoadOp::create(b, loc, offsets, index(bufferCount(grad))));
+        sumsOfBlock = simt::at(b, loc, simt::pointerTo(b, loc, arena, 0), start);
+      }
     } else {
       rowsOfQueries = simt::pointerTo(b, loc, sharedMemory(name + "_rows", 2 * kQueryStep * 2, elem), 3);
     }
@@ -136,7 +146,7 @@ private:
     Values sums;
     for (int64_t eight = 0; eight < each; ++eight) {
       Value feature = mul(add(mul(rem(self, lanes), each), eight), 8), sum = number(0);
-      for (auto [x, y] : llvm::zip_equal(numbersOf(dout, t, feature, 8), numbersOf(o, t, feature, 8)))
+      for (auto [x, y] : llvm::zip_equal(eightOf(dout, t, feature), eightOf(o, t, feature)))
         sum = fma(x, y, sum);
       sums.push_back(sum);
     }
@@ -205,13 +215,19 @@ private:
     rows.scale = scale;
     return rows;
   }
-  Stage keyStage() { return shortened(byK, tiles.keyStep); }
-  Stage valueStage() { return shortened(byE, tiles.keyStep); }
+  struct Keys {
+    Stage keys, values;
+  };
+  Keys keysAt(Value line) { return {shortened(linesFrom(byK, line), tiles.keyStep), shortened(linesFrom(byE, line), tiles.keyStep)}; }
+  void bringKeys(const Keys &to, const Matrices &from, Value s0) {
+    bring(to.keys, from.k, s0);
+    bring(to.values, from.v, s0);
+  }
 
   // ds of the warp's queries and the keys in shared memory. Threads wait in between if others draw for them.
-  Values slopesOf(const Located &head, const Rows &rows, Value t0, Value s0, bool masked) {
+  Values slopesOf(const Located &head, const Rows &rows, const Keys &keys, Value t0, Value s0, bool masked) {
     drawTile(drawsOfQueries, head, t0, s0);
-    Values weights = products(rows.q, keyStage()), slopes = products(rows.dout, valueStage());
+    Values weights = products(rows.q, keys.keys), slopes = products(rows.dout, keys.values);
     finishScores(head, weights, rows.first, s0, false, masked);
     if (drawsOfQueries.memory)
       sync();
@@ -225,38 +241,20 @@ private:
     Rows rows = rowsOf(head, t0, spec.scale);
     Value limit = limitOfKeys(t0, kQueries);
     Value last = mul(div(sub(limit, index(1)), tiles.keyStep), tiles.keyStep);
-    bring(keyStage(), matrices.k, valueStage(), matrices.v, index(0));
-    sync();
+    auto keysOf = [&](Value s0) { return keysAt(mul(rem(div(s0, tiles.keyStep), 2), tiles.keyStep)); }; // there are two places, by turns
+    bringKeys(keysOf(index(0)), matrices, index(0));
+    awaitTiles();
     auto turn = [&](Value s0, ValueRange before, bool masked) {
       Values next(before);
-      Value following = min(add(s0, tiles.keyStep), last); // behind the last tile it comes once more
-      bringBehind(keyStage(), matrices.k, valueStage(), matrices.v, following, [&] {
-        Values slopes = slopesOf(head, rows, t0, s0, masked);
-        sumUp(slopes, keyStage(), {}, tiles.ofK, next);
-      });
-      sync();
+      const Keys here = keysOf(s0);
+      bringKeys(keysOf(add(s0, tiles.keyStep)), matrices, min(add(s0, tiles.keyStep), last)); // behind the last tile it comes once more
+      Values slopes = slopesOf(head, rows, here, t0, s0, masked);
+      sumUp(slopes, here.keys, {}, tiles.ofK, next);
+      awaitTiles();
       return next;
     };
     Values sums = loops(index(0), min(plainKeys(t0, tiles.keyStep), limit), limit, tiles.keyStep, zeros(tiles.ofK / 2), turn, false);
     storeRows(sums, place(grad.dq, head.where), grad.dq, rows.first, spec.T, {}, tiles.ofK, spec.K, [](int64_t, Value sum) { return sum; });
-  }
-  void bring(const Stage &one, const Matrix &ofOne, const Stage &two, const Matrix &ofTwo, Value first) {
-    put(one, ofOne, first, fetch(one, ofOne, first));
-    put(two, ofTwo, first, fetch(two, ofTwo, first));
-  }
-
-  // What `body` reads from two stages is replaced behind it. It is asked for before; but wide heads leave no registers for that.
-  void bringBehind(const Stage &one, const Matrix &ofOne, const Stage &two, const Matrix &ofTwo, Value first, llvm::function_ref<void()> body) {
-    if (tiles.parts > 1) {
-      body();
-      sync();
-      return bring(one, ofOne, two, ofTwo, first);
-    }
-    Values forOne = fetch(one, ofOne, first), forTwo = fetch(two, ofTwo, first);
-    body();
-    sync();
-    put(one, ofOne, first, forOne);
-    put(two, ofTwo, first, forTwo);
   }
 
   // ---- Keys as rows ------------------------------------------------------------------------------------------------------------
@@ -269,7 +267,7 @@ private:
     Matrices ofKeys = matricesOf(any);
     auto k = leftSide(ofKeys.k, firstKey, tiles.ofK), v = leftSide(ofKeys.v, firstKey, tiles.ofE);
     if (tiles.together)
-      put(keysOfBlock, ofKeys.k, s0, fetch(keysOfBlock, ofKeys.k, s0));
+      bring(keysOfBlock, ofKeys.k, s0);
     Values start = zeros((ofK + ofE) / 2);
     Values sums = loop(index(0), index(perGroup), 1, start, [&](Value member, ValueRange ofMember) {
       Located head = headAt(grad, lead, add(mul(group, perGroup), member));
@@ -307,23 +305,24 @@ private:
       if (!tiles.together)
         writeRow(add(turn.rows, mine), row);
     };
+    auto bringTurn = [&](const Turn &turn, Value first) {
+      bring(turn.queries, matrices.q, first);
+      bring(turn.douts, matrices.dout, first);
+    };
     Value first = min(from, index(last));
     const Turn start = turnAt(first);
-    bring(start.queries, matrices.q, start.douts, matrices.dout, first);
+    bringTurn(start, first);
     writeRowOf(start, rowAt(first));
     drawTile(start.draws, head, first, s0);
-    sync();
+    awaitTiles();
     auto turn = [&](Value t0, ValueRange carried, bool masked) {
       Values dk(carried.take_front(size_t(ofK / 2))), dv(carried.drop_front(size_t(ofK / 2)));
       Value following = min(add(t0, kQueryStep), index(last)); // behind the last turn it comes once more
       const Turn here = turnAt(t0), next = turnAt(add(t0, kQueryStep));
-      const bool early = tiles.parts == 1; // wide heads leave no registers to ask for it before
-      Values q, dout;
-      if (early)
-        q = fetch(next.queries, matrices.q, following), dout = fetch(next.douts, matrices.dout, following);
+      bringTurn(next, following);
       RowOfQuery nextRow = rowAt(following);
-      Values dq = tiles.together ? startOfQueries(head, t0, s0) : Values();
-      if (tiles.together)
+      Values dq = tiles.together ? sumsOfKeysBefore(member, t0) : Values();
+      if (sumsOfBlock)
         simt::syncTeam(b, loc); // what was asked for stays in front of the products
       auto [weights, slopes] = turnedSlopes(head, k, v, here.queries, here.douts, here.draws, here.rows, t0, s0, key, masked);
       sumUp(weights, here.douts, ofPart(part, ofE), ofE, dv);
@@ -331,17 +330,11 @@ private:
       Stage mySlopes = tiles.together ? linesFrom(slopesOfBlock, mul(here.parity, tiles.keys)) : Stage();
       if (tiles.together)
         storeShares(slopes, mySlopes, key);
-      if (!early)
-        q = fetch(next.queries, matrices.q, following);
-      put(next.queries, matrices.q, following, q);
-      if (!early)
-        dout = fetch(next.douts, matrices.dout, following);
-      put(next.douts, matrices.dout, following, dout);
       writeRowOf(next, nextRow);
       drawTile(next.draws, head, following, s0);
-      sync();
+      awaitTiles();
       if (tiles.together)
-        addToQueries(head, t0, mySlopes, dq);
+        addToQueries(head, member, t0, s0, mySlopes, dq);
       dk.append(dv);
       return dk;
     };
@@ -385,34 +378,45 @@ private:
   Value rowsOfWarp() { return mul(rem(warp, 2), kWarpRows); }
   Value featuresOfWarp() { return mul(div(warp, 2), 16); }
   Value hasFeatures() { return tiles.ofK < 64 ? below(featuresOfWarp(), index(tiles.ofK)) : Value(); }
-  Matrix sumsOfQueries(const Located &head) { return matrixOf(place(grad.dq, head.where), grad.dq, spec.T, spec.K); }
 
-  // What the keys before s0 have given.
-  Values startOfQueries(const Located &head, Value t0, Value s0) {
-    Value behind = below(index(0), s0), mine = hasFeatures();
-    auto branch = scf::IfOp::create(
-        b, loc, both(behind, mine),
-        [&](OpBuilder &, Location) {
-          Values start(8);
-          for (int64_t piece : {0, 1})
-            for (int64_t e : {0, 2}) {
-              Value query = add(t0, add(rowsOfWarp(), rowOf(e)));
-              Values two = numbersOf(sumsOfQueries(head), spec.T % kQueryStep ? min(query, index(spec.T - 1)) : query,
-                                     add(featuresOfWarp(), columnOf(piece, 0)), 2);
-              std::copy(two.begin(), two.end(), start.begin() + piece * 4 + e);
-            }
-          scf::YieldOp::create(b, loc, start);
-        },
-        [&](OpBuilder &, Location) { scf::YieldOp::create(b, loc, zeros(8)); });
-    return Values(branch.getResults());
+  // What the keys before these have given: eight numbers of each lane side by side in the block's scratch. Before the first keys they are nothing.
+  Value placeOfSums(Value member, Value t0) {
+    const int64_t perMember = tiles.queriesOfGroup / (spec.A / spec.G) * tiles.ofK;
+    Value lane = tiles.ofK < 64 ? select(hasFeatures(), self, index(0)) : self;
+    Value element = add(add(mul(member, perMember), mul(t0, tiles.ofK)), mul(lane, 8));
+    return simt::at(b, loc, sumsOfBlock, word(mul(element, 4)));
+  }
+  Values sumsOfKeysBefore(Value member, Value t0) {
+    if (!sumsOfBlock)
+      return zeros(8);
+    Value from = placeOfSums(member, t0);
+    Values sums;
+    for (int64_t half : {0, 16})
+      sums.append(simt::loadNumbers(b, loc, simt::at(b, loc, from, word(index(half))), 4));
+    return sums;
   }
 
-  void addToQueries(const Located &head, Value t0, const Stage &slopes, Values dq) {
+  void addToQueries(const Located &head, Value member, Value t0, Value s0, const Stage &slopes, Values dq) {
     when(hasFeatures(), [&] {
+      Value isFirst = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, s0, index(0));
+      for (Value &sum : dq)
+        sum = sumsOfBlock ? select(isFirst, number(0), sum) : sum;
       for (int64_t row = 0; row < tiles.keys; row += 16)
         multiplyRows(turnedSide(slopes, row, rowsOfWarp()), keysOfBlock, row, featuresOfWarp(), dq.begin());
-      storeRows(dq, place(grad.dq, head.where), grad.dq, add(t0, rowsOfWarp()), spec.T, featuresOfWarp(), 16, spec.K,
-                [](int64_t, Value sum) { return sum; });
+      auto give = [&] {
+        storeRows(dq, place(grad.dq, head.where), grad.dq, add(t0, rowsOfWarp()), spec.T, featuresOfWarp(), 16, spec.K,
+                  [](int64_t, Value sum) { return sum; });
+      };
+      if (!sumsOfBlock)
+        return give();
+      // Whether no keys behind these are looked at.
+      Value limit = spec.causal ? min(index(spec.S), add(t0, kQueryStep)) : index(spec.S), isLast = atLeast(add(s0, tiles.keys), limit);
+      when(isLast, give);
+      when(below(add(s0, tiles.keys), limit), [&] {
+        Value to = placeOfSums(member, t0);
+        for (size_t half : {0, 1})
+          simt::storeNumbers(b, loc, ArrayRef(dq).slice(4 * half, 4), simt::at(b, loc, to, word(index(int64_t(half) * 16))), false);
+      });
     });
   }
 
@@ -427,9 +431,10 @@ private:
     };
     addToBiasGradient(grad, head, spec.causal ? below(s0, limitOfKeys(t0, kQueries)) : Value(), forPlaces, [&](const Located &at) {
       Matrices matrices = matricesOf(at);
-      bring(keyStage(), matrices.k, valueStage(), matrices.v, s0);
-      sync();
-      return slopesOf(at, rowsOf(at, t0, 1), t0, s0, true);
+      const Keys keys = keysAt(index(0));
+      bringKeys(keys, matrices, s0);
+      awaitTiles();
+      return slopesOf(at, rowsOf(at, t0, 1), keys, t0, s0, true);
     });
   }
 
@@ -438,6 +443,7 @@ private:
   Stage byK, byE; // keys and values, or queries and dout
   Stage keysOfBlock, slopesOfBlock; // if all of a head is together
   Value rowsOfQueries; // in shared memory: of two turns' queries, or of all
+  Value sumsOfBlock;   // in its scratch; null: it has none
   Value logOfFactor, partOfKept; // null: there is no dropout
   Draws drawsOfQueries, drawsOfKeys;
 };
@@ -446,12 +452,15 @@ private:
 
 Grid gridOfTensorAttend(const AttendGradSpec &grad, const TargetInfo &target) {
   GradTiles tiles(grad.forward, target);
-  const int64_t ofBias = grad.wantsBiasGrad ? grad.forward.A * tiles.blocksT * tiles.stepsS : 0;
   const int64_t apart = std::max(tiles.heads * tiles.blocksT, tiles.keyHeads * tiles.blocksS);
-  Grid grid = gridOfBlocks(tiles.together ? std::max(tiles.keyHeads, ofBias) : apart, kAttendThreads, target);
+  Grid grid = gridOfBlocks(tiles.together ? tiles.togethers : apart, kAttendThreads, target);
   if (tiles.together)
     grid.shared = TensorBackward::OfLaunch(tiles).bytes();
   return grid;
+}
+
+int64_t scratchBytesOfBlock(const AttendGradSpec &grad, const TargetInfo &target) {
+  return isOfTensorCores(grad.forward) ? GradTiles(grad.forward, target).scratchBytes() : 0;
 }
 
 func::FuncOp buildAttendOnTensorCores(OpBuilder &b, ModuleOp module, const std::string &name, const AttendGradSpec &spec, const TargetInfo &target) {

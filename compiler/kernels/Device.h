@@ -1,4 +1,5 @@
-// Device.h: the builders that a GPU has of its own, and how kernels are spread over one. They need no scratch: tiles lie in shared memory.
+// Device.h: the builders that a GPU has of its own, and how kernels are spread over one. Tiles lie in shared memory; one of
+// them needs scratch, too.
 #ifndef CINCH_COMPILER_KERNELS_DEVICE_H
 #define CINCH_COMPILER_KERNELS_DEVICE_H
 
@@ -20,6 +21,7 @@ mlir::func::FuncOp buildAttendOnDevice(mlir::OpBuilder &, mlir::ModuleOp, const 
 mlir::func::FuncOp buildAttendOnDevice(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendGradSpec &, const TargetInfo &);
 Grid gridOfAttend(const AttendSpec &, const TargetInfo &);
 Grid gridOfAttend(const AttendGradSpec &, const TargetInfo &);
+int64_t scratchBytesOfBlock(const AttendGradSpec &, const TargetInfo &);
 
 // Pools: a worker is a thread (Pool.cpp).
 Grid gridOf(const PoolSpec &, const TargetInfo &);

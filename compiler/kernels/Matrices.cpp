@@ -63,9 +63,10 @@ void storeNumbers(OpBuilder &b, Location loc, ValueRange numbers, Value pointer,
     Value word = roundedPair(b, loc, numbers.front(), numbers.back());
     return store(b, loc, two ? word : Value(arith::TruncIOp::create(b, loc, b.getI16Type(), word)), pointer, two ? 4 : 2);
   }
-  if (!two)
+  if (numbers.size() == 1)
     return store(b, loc, numbers[0], pointer, 4);
-  store(b, loc, vector::FromElementsOp::create(b, loc, VectorType::get({2}, b.getF32Type()), numbers), pointer, 8);
+  const int64_t count = int64_t(numbers.size());
+  store(b, loc, vector::FromElementsOp::create(b, loc, VectorType::get({count}, b.getF32Type()), numbers), pointer, unsigned(count * 4));
 }
 
 Value aboutReciprocal(OpBuilder &b, Location loc, Value x) {
@@ -87,8 +88,6 @@ static SmallVector<Value> loadPairs(OpBuilder &b, Location loc, Value pointer, i
   return pairs;
 }
 
-Value loadTwoRounded(OpBuilder &b, Location loc, Value pointer, Value valid) { return orZero(b, loc, loadPairs(b, loc, pointer, 2)[0], valid); }
-
 Value loadEightRounded(OpBuilder &b, Location loc, Value pointer, Value valid) {
   Value result = arith::ConstantOp::create(b, loc, b.getZeroAttr(VectorType::get({4}, b.getI32Type())));
   for (int64_t half : {0, 1}) {
@@ -97,6 +96,26 @@ Value loadEightRounded(OpBuilder &b, Location loc, Value pointer, Value valid) {
       result = vector::InsertOp::create(b, loc, word, result, ArrayRef<int64_t>{half * 2 + int64_t(place)});
   }
   return orZero(b, loc, result, valid);
+}
+
+Value loadTwo(OpBuilder &b, Location loc, Value pointer, Value valid) {
+  return orZero(b, loc, LLVM::LoadOp::create(b, loc, b.getI32Type(), pointer, 4), valid);
+}
+
+SmallVector<Value> widened(OpBuilder &b, Location loc, Value eight) {
+  SmallVector<Value> numbers;
+  for (int64_t i = 0; i < 4; ++i) {
+    Value two = vector::ExtractOp::create(b, loc, eight, ArrayRef<int64_t>{i});
+    Value first = arith::ShLIOp::create(b, loc, two, number(b, loc, 16)), second = arith::AndIOp::create(b, loc, two, number(b, loc, int32_t(0xffff0000)));
+    for (Value bits : {first, second})
+      numbers.push_back(LLVM::BitcastOp::create(b, loc, b.getF32Type(), bits));
+  }
+  return numbers;
+}
+
+Value widenedOne(OpBuilder &b, Location loc, Value half) {
+  Value bits = arith::ShLIOp::create(b, loc, arith::ExtUIOp::create(b, loc, b.getI32Type(), half), number(b, loc, 16));
+  return LLVM::BitcastOp::create(b, loc, b.getF32Type(), bits);
 }
 
 Value loadEight(OpBuilder &b, Location loc, Value pointer) {

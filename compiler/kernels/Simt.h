@@ -42,14 +42,17 @@ void store(mlir::OpBuilder &, mlir::Location, mlir::Value, mlir::Value pointer, 
 // One element as i16, and eight as four i32, of bf16 or rounded to it; zero where `valid` does not hold (null: it does). The pointer may be
 // read in any case. Eight begin at a multiple of 16 bytes, and are f32 in memory.
 mlir::Value loadOneRounded(mlir::OpBuilder &, mlir::Location, mlir::Value pointer, bool narrow, mlir::Value valid);
-mlir::Value loadTwoRounded(mlir::OpBuilder &, mlir::Location, mlir::Value pointer, mlir::Value valid); // one i32; from a multiple of 8 bytes on
 mlir::Value loadEightRounded(mlir::OpBuilder &, mlir::Location, mlir::Value pointer, mlir::Value valid);
 // Eight of bf16, as four i32, from 16 bytes on; zeros behind the first `count` (i32; null: all are there). And of sixteen, as two times four i32, the
-// eight from number `first` on (i32, below 8).
+// eight from number `first` on (i32, below 8). Two are one i32.
+mlir::Value loadTwo(mlir::OpBuilder &, mlir::Location, mlir::Value pointer, mlir::Value valid);
 mlir::Value loadEight(mlir::OpBuilder &, mlir::Location, mlir::Value pointer);
 mlir::Value firstOf(mlir::OpBuilder &, mlir::Location, mlir::Value eight, mlir::Value count);
 mlir::Value eightFrom(mlir::OpBuilder &, mlir::Location, mlir::Value low, mlir::Value high, mlir::Value first);
-// One, two or four neighbouring f32; one or two stored, rounded to bf16 if `narrow`. They begin at a multiple of their bytes.
+// Eight of bf16, or one (i16), as f32.
+llvm::SmallVector<mlir::Value> widened(mlir::OpBuilder &, mlir::Location, mlir::Value eight);
+mlir::Value widenedOne(mlir::OpBuilder &, mlir::Location, mlir::Value half);
+// One, two or four neighbouring f32; stored, one or two of them are rounded to bf16 if `narrow`. They begin at a multiple of their bytes.
 llvm::SmallVector<mlir::Value> loadNumbers(mlir::OpBuilder &, mlir::Location, mlir::Value pointer, int64_t count);
 void storeNumbers(mlir::OpBuilder &, mlir::Location, mlir::ValueRange, mlir::Value pointer, bool narrow);
 // Two f32 rounded to bf16, to nearest, ties to even; a NaN becomes the NaN 0x7fff. The first is the lower half.

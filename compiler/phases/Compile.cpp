@@ -12,6 +12,7 @@
 #include "compiler/transforms/EmitNN.h"
 #include "compiler/transforms/CutUpdates.h"
 #include "compiler/transforms/HoldSums.h"
+#include "compiler/transforms/NarrowAttention.h"
 #include "compiler/transforms/NarrowWeights.h"
 #include "compiler/transforms/Passes.h"
 #include "compiler/transforms/ShardValues.h"
@@ -92,6 +93,8 @@ bool Compilation::differentiate() {
     return false;
   if (options.shards == 1)
     programHash = hashOfTraining(*module, program);
+  if (options.target.isDevice())
+    narrowAttention(*module);
   PassManager decompose(&context);
   decompose.enableVerifier(false);
   if (options.target.isDevice() && options.workers() == 1) // of several, each has some of the gradients

@@ -486,9 +486,9 @@ def NN_AttendOp : NN_Op<"attend", [Derivative, Infers, AttrSizedOperandSegments]
     a, t, s) and divides by it; o = p . v.
     `lse` is the logarithm of the sum of e^score of a row: what the backward pass needs.
     C1: leading axes agree in size and batch axis, which is one of them. C2: A is a multiple of G. C3: sizes agree as above.
-    C4: the bias has no batch axis. C5: one element type. C6: 0 <= dropout < 1.
+    C4: the bias has no batch axis. C5: one element type; but beside q, k and v of bf16, o, `lse` and the bias are f32. C6: 0 <= dropout < 1.
   }];
-  let arguments = (ins NN_Float:$q, NN_Float:$k, NN_Float:$v, Optional<NN_Bool>:$keys, Optional<NN_Float>:$bias,
+  let arguments = (ins NN_Factor:$q, NN_Factor:$k, NN_Factor:$v, Optional<NN_Bool>:$keys, Optional<NN_Float>:$bias,
                        F64Attr:$scale, UnitAttr:$causal, DefaultValuedAttr<F64Attr, "0.0">:$dropout,
                        DefaultValuedAttr<I64Attr, "0">:$key);
   let results = (outs NN_Float:$o, NN_Float:$lse);

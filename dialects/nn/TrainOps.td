@@ -40,14 +40,15 @@ def NN_AttendGradOp : NN_Op<"attend_grad", [AttrSizedOperandSegments]> {
   let summary = "gradient of attend";
   let description = [{
     Recomputes the scores from q, k and `lse`. `dbias`, a sum over all leading axes with the examples slowest, is there only if
-    it is wanted. C1: gradients have the types of what they belong to, o, dout and lse those of attend. C2: `dbias` only with a
+    it is wanted. C1: gradients have the types of what they belong to, o and lse those of attend; but dout
+    has the elements of q. C2: `dbias` only with a
     bias.
   }];
-  let arguments = (ins NN_Float:$q, NN_Float:$k, NN_Float:$v, NN_Float:$o, NN_Float:$lse, NN_Float:$dout,
+  let arguments = (ins NN_Factor:$q, NN_Factor:$k, NN_Factor:$v, NN_Float:$o, NN_Float:$lse, NN_Factor:$dout,
                        Optional<NN_Bool>:$keys, Optional<NN_Float>:$bias,
                        F64Attr:$scale, UnitAttr:$causal, DefaultValuedAttr<F64Attr, "0.0">:$dropout,
                        DefaultValuedAttr<I64Attr, "0">:$key);
-  let results = (outs NN_Float:$dq, NN_Float:$dk, NN_Float:$dv, Optional<NN_Float>:$dbias);
+  let results = (outs NN_Factor:$dq, NN_Factor:$dk, NN_Factor:$dv, Optional<NN_Float>:$dbias);
   let assemblyFormat = [{
     $q `,` $k `,` $v `,` $o `,` $lse `,` $dout (`keys` $keys^)? (`bias` $bias^)? `scale` $scale (`causal` $causal^)?
     (`dropout` $dropout^)? (`key` $key^)? attr-dict `:` functional-type(operands, results)

@@ -31,6 +31,9 @@ std::string shapes::crossEntropyGrad(const OpView &op, Types &) {
   return loss[0] != op.in(2) ? say("expected a gradient of type ", loss[0], ", got ", op.in(2)) : "";
 }
 
+// Of attention of bf16, what is neither rows of q, k, v nor a gradient of rows is f32.
+static DType besideRows(const TensorType &q) { return q.dtype == DType::BF16 ? DType::F32 : q.dtype; }
+
 std::string shapes::attend(const OpView &op, Types &results) {
   const TensorType &q = op.in(0), &k = op.in(1), &v = op.in(2);
   auto fail = [&](const char *what) { return say(what, ", got ", q, ", ", k, " and ", v); };
@@ -49,7 +52,7 @@ std::string shapes::attend(const OpView &op, Types &results) {
     return fail("expected q[A, T, K], k[G, S, K], v[G, S, E]");
   if (k.dtype != q.dtype || v.dtype != q.dtype) // C5
     return fail("expected one element type");
-  TensorType keys{DType::Bool, leading(q), q.batch}, bias{q.dtype, {A, T, S}, -1};
+  TensorType keys{DType::Bool, leading(q), q.batch}, bias{besideRows(q), {A, T, S}, -1};
   keys.shape.push_back(S);
   if (op.operands[3] && op.in(3) != keys) // C3
     return say("expected keys of type ", keys, ", got ", op.in(3));
@@ -58,8 +61,8 @@ std::string shapes::attend(const OpView &op, Types &results) {
   double dropout = op.number(Key::Dropout);
   if (!(dropout >= 0 && dropout < 1)) // C6
     return say("expected dropout in [0, 1), got ", dropout);
-  results.push_back(withAxis(q, lead + 2, E));
-  results.push_back(withoutAxes(q, {lead + 2}, q.dtype));
+  results.push_back(withAxis(withElement(q, besideRows(q)), lead + 2, E));
+  results.push_back(withoutAxes(q, {lead + 2}, besideRows(q)));
   return "";
 }
 
@@ -71,10 +74,10 @@ std::string shapes::attendGrad(const OpView &op, Types &results) {
   for (size_t i = 0; i < 3; ++i)
     if (std::string fault = same(results[i], op.in(i), names[i]); !fault.empty())
       return fault;
-  if (std::string fault = same(op.in(5), op.in(3), "dout"); !fault.empty())
-    return fault;
   const TensorType &q = op.in(0);
-  if (op.in(4) != withoutAxes(q, {rankOf(q) - 1}, q.dtype)) // C1
+  if (std::string fault = same(op.in(5), withElement(op.in(3), q.dtype), "dout"); !fault.empty())
+    return fault;
+  if (op.in(4) != withoutAxes(q, {rankOf(q) - 1}, besideRows(q))) // C1
     return say("lse has type ", op.in(4), ", which is not that of a row of q");
   if (results.size() < 4)
     return "";

@@ -157,28 +157,33 @@ def check_bf16(entry):
     verdicts.expect(not far, "%s, bf16: movements farther from f64's than the CPU's are: %s" % (case[0], far))
 
 
+MOST_FAULTS = 8 # of each kind
+
+
 def planted_faults():
     """Barriers left out, shuffles from the lane beside, matrices read 16 bytes beside, accesses behind the arena: in kernels that do nothing but
     attention each is found, as a race, by the arena's bounds, or as other bits than the right ones."""
     case = ("faults", dict(B=1, T=70, S=130, A=1, G=1, K=40, E=24), ", causal = true, dropout = 0.2")
     source, run = made(99, case, "bf16", 99)
     built = standin.Program(source, "faults", "--microbatch", "1")
-    wanted = programs.FOLDER / "faults-out"
-    built.run(*run, "--out", wanted)
+    wanted, times = programs.FOLDER / "faults-out", programs.FOLDER / "faults.times"
+    built.run(*run, "--out", wanted, "--kernel-times", times)
     right = (wanted / "final.safetensors").read_bytes()
     ir = (programs.FOLDER / "faults.ll").read_text()
+    ran = {line.split("\t")[5] for line in times.read_text().splitlines()} # nobody finds a fault in a kernel of predictions, which training does not run
     names = {"barrier": "void @llvm.nvvm.barrier", "shuffle": "i32 @llvm.nvvm.shfl", "matrix": "@llvm.nvvm.ldmatrix"}
     # The places, counted through all of the module, that lie in kernels of attention: these have shared memory of its names.
     places = {kind: [] for kind in names}
     counts = dict.fromkeys(names, 0)
     for kernel in re.split(r"(?m)^define ", ir)[1:]:
-        mine = re.search(r"@kernel_\w+_(keys|slopes)\b", kernel) is not None
+        name = re.search(r"@(\w+)\(", kernel).group(1)
+        mine = name in ran and re.search(r"@kernel_\w+_(keys|slopes)\b", kernel) is not None
         for line in kernel.splitlines():
             for kind, word in names.items():
                 if "call " in line and word in line:
                     counts[kind] += 1
-                    # A second shuffle from three lanes beside instead of two brings the same number.
-                    if mine and not (kind == "shuffle" and "i32 2, i32 31" in line):
+                    # A second or third shuffle from a lane more beside brings the same number.
+                    if mine and not (kind == "shuffle" and re.search("i32 [24], i32 31", line)):
                         places[kind].append(counts[kind])
     verdicts.expect(all(len(list_) >= 4 for list_ in places.values()), "no places for faults: %s" % {k: len(v) for k, v in places.items()})
     found = dict.fromkeys(names, 0)
@@ -190,10 +195,12 @@ def planted_faults():
         other = ended.returncode == 0 and left != right
         found[kind] += bool(said or other or ended.returncode not in (0, 99))
 
-    chosen = [(kind, list_[i * (len(list_) - 1) // 5]) for kind, list_ in places.items() for i in range(6)]
-    programs.in_parallel(plant, sorted(set(chosen)))
-    verdicts.expect(found["barrier"] >= 3 and found["shuffle"] >= 3 and found["matrix"] >= 4 and sum(found.values()) >= 10,
-                    "too few faults were found: %s" % found)
+    spread = lambda list_: {list_[i * (len(list_) - 1) // (MOST_FAULTS - 1)] for i in range(MOST_FAULTS)}
+    chosen = {kind: spread(list_) for kind, list_ in places.items()}
+    programs.in_parallel(plant, [(kind, number) for kind, list_ in chosen.items() for number in sorted(list_)])
+    # Behind the last item of a block nobody needs the barrier that the next one would.
+    missed = {kind: len(chosen[kind]) - found[kind] for kind in names}
+    verdicts.expect(missed["barrier"] <= 2 and missed["shuffle"] == 0 and missed["matrix"] == 0, "faults were not found: %s" % missed)
 
 
 def main():

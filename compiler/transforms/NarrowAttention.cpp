@@ -1,0 +1,93 @@
+// NarrowAttention.cpp: attention of bf16 values, for the tensor cores of a GPU.
+//
+//     %w = nn.cast %q : bf16 -> f32 ..                 %o = nn.attend %q, ..           : bf16 -> f32
+//     %o = nn.attend %w, .. : f32 -> f32         ->
+//     %d = nn.attend_grad %w, ..                       %r = nn.attend_grad %q, ..      : bf16 -> bf16
+//     %r = nn.cast %d : f32 -> bf16
+//
+// Queries, keys, values and the gradient of o hold bf16 in any case, and their gradients are rounded before anybody else reads them. A CPU's kernel
+// reads f32. On a GPU that would be a kernel for each of them, which widens or rounds. Only o stays f32: its gradient is summed with it, and the sum
+// is subtracted from numbers near it. All this is decided by the op alone, never by a plan.
+#include "compiler/transforms/NarrowAttention.h"
+#include "compiler/kernels/Device.h"
+#include "dialects/nn/NN.h"
+
+using namespace mlir;
+
+namespace cinch {
+namespace {
+
+template <typename Op> bool isOfTensorCores(Op op) {
+  kernels::AttendSpec spec;
+  spec.pairs = op->hasAttr(nn::kBF16Attr);
+  spec.K = nn::tensorOf(op.getQ()).getShape().back(), spec.E = nn::tensorOf(op.getV()).getShape().back();
+  return kernels::isOfTensorCores(spec);
+}
+
+Value castLike(Operation *like, OpBuilder &builder, Value value, Type element) {
+  auto cast = nn::CastOp::create(builder, like->getLoc(), nn::withElement(nn::tensorOf(value), element), value);
+  for (StringRef kept : {nn::kBackwardAttr, nn::kBlockAttr})
+    if (Attribute attribute = like->getAttr(kept))
+      cast->setAttr(kept, attribute);
+  return cast;
+}
+
+// The bf16 value that an f32 one holds.
+Value narrow(Value value, Operation *reader) {
+  OpBuilder builder(reader);
+  auto cast = value.getDefiningOp<nn::CastOp>();
+  bool widens = cast && nn::tensorOf(cast.getX()).getElementType().isBF16();
+  return widens ? cast.getX() : castLike(reader, builder, value, builder.getBF16Type());
+}
+
+// What was said of a rounding is said of the op again. Whoever reads f32 has it widened.
+void giveNarrow(Value result) {
+  Operation *op = result.getDefiningOp();
+  auto wide = nn::tensorOf(result);
+  SmallVector<nn::CastOp> roundings;
+  SmallVector<OpOperand *> others;
+  for (OpOperand &use : result.getUses())
+    if (auto cast = dyn_cast<nn::CastOp>(use.getOwner()); cast && nn::tensorOf(cast.getResult()).getElementType().isBF16())
+      roundings.push_back(cast);
+    else
+      others.push_back(&use);
+  OpBuilder builder(op->getContext());
+  builder.setInsertionPointAfter(op);
+  result.setType(nn::withElement(wide, builder.getBF16Type()));
+  if (!others.empty()) {
+    Value widened = castLike(op, builder, result, wide.getElementType());
+    for (OpOperand *use : others)
+      use->set(widened);
+  }
+  for (nn::CastOp cast : roundings) {
+    for (NamedAttribute attribute : cast->getDiscardableAttrs())
+      op->setDiscardableAttr(attribute.getName(), attribute.getValue());
+    cast.getResult().replaceAllUsesWith(result);
+    cast->erase();
+  }
+}
+
+} // namespace
+
+void narrowAttention(ModuleOp module) {
+  SmallVector<Operation *> ops;
+  module.walk([&](Operation *op) {
+    if (isa<nn::AttendOp, nn::AttendGradOp>(op))
+      ops.push_back(op);
+  });
+  for (Operation *op : ops) {
+    auto attend = dyn_cast<nn::AttendOp>(op);
+    auto grad = dyn_cast<nn::AttendGradOp>(op);
+    if (attend ? !isOfTensorCores(attend) : !grad || !isOfTensorCores(grad))
+      continue;
+    SmallVector<Value> operands{op->getOperand(0), op->getOperand(1), op->getOperand(2)};
+    if (grad)
+      operands.push_back(grad.getDout());
+    for (Value operand : operands)
+      op->replaceUsesOfWith(operand, narrow(operand, op));
+    for (unsigned i = 0; grad && i < 3; ++i)
+      giveNarrow(op->getResult(i));
+  }
+}
+
+} // namespace cinch
