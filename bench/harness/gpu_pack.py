@@ -55,7 +55,7 @@ def gpt2(pack, seed):
     made = {kind: pack.device("gpt2." + kind, source, target, flags) for kind, target in (("mma", gpu_cases.HOPPER), ("wgmma", "h200"))}
     settings = dict(sizes=sizes, steps=4 if small else 25, programs=made)
     if not small:
-        flags = [*defined({**sizes, "B": 256}), *gpu_cases.NARROW, "--memory-budget", "250GiB", "--microbatch", "256"]
+        flags = [*defined({**sizes, "B": 512}), *gpu_cases.NARROW, "--memory-budget", "500GiB", "--microbatch", "512"]
         settings["too_big"] = pack.device("gpt2.too_big", source, gpu_cases.HOPPER, flags)
     (pack.folder / "gpt2.json").write_text(json.dumps(settings, indent=1))
 

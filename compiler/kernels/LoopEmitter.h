@@ -115,6 +115,7 @@ private:
   };
   Wide wideOf(const std::vector<int> &stores, const Preheader &) const;
   void chosenFrom(int node, std::vector<int> &loads) const;
+  Value basesAreAligned();
   void runWide(const Wide &, const std::vector<int> &stores, const Preheader &);
   void runNarrow(Value from, Value to, const std::vector<int> &stores, const Preheader &);
 

@@ -278,8 +278,10 @@ void LoopEmitter::addAtPlaces(Value base, Value tableBase, const Lanes *lanes, c
                           : load(places.view, places.at, elem, lanes);
   };
   auto write = [&](const Places &places, Value value) {
-    if (!places.offsets)
-      return store({addAt.node, places.view}, places.at, value, lanes);
+    if (!lanes) { // of a team, this is its first thread alone
+      memref::StoreOp::create(b, loc, toStored(b, loc, value, elem), buffer(places.view.buffer, elem), ValueRange{places.at});
+      return;
+    }
     if (plan.teams)
       return storeOne(toStored(b, loc, value, elem), buffer(places.view.buffer, elem),
                       addIndex(places.at, toIndex(b, loc, places.offsets)), lanes->mask);

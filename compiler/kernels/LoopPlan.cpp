@@ -188,23 +188,25 @@ void chooseBlocks(LoopPlan &plan) {
 }
 
 void chooseGang(LoopPlan &plan) {
-  constexpr int64_t kTeams = 32, kMostRows = 8, kFewestRows = 64, kMostChains = 8, kSharedBytes = 36 * 1024, kMostOfBlock = 64, kReadsAtOnce = 32;
+  constexpr int64_t kTeams = 32, kMostRows = 8, kFewestRows = 64, kMostChains = 8, kSharedBytes = 36 * 1024, kMostOfBlock = 64, kReadsAtOnce = 32, kMostAtOnce = 16;
   // So many items keep a GPU busy with a team each: they read as fast as its memory can.
   if (!plan.teams || plan.directVectors != 1 || plan.items() > kItemsOfTeams / 8 || plan.rows < kFewestRows)
     return;
   int64_t chains = 0, bytes = 0, reads = 0, blockRows = plan.spec.blockRows;
+  bool draws = false; // which take many registers
   for (size_t n = 0; n < plan.spec.nodes.size(); ++n) {
     const LoopNode &node = plan.spec.nodes[n];
     if (!plan.needed[n])
       continue;
-    reads += readsBuffer(node);
+    reads += plan.variesRow[n] && (node.op == LoopOp::Load || node.op == LoopOp::LoadAt);
+    draws = draws || plan.isDraw(int(n));
     if (node.op != LoopOp::ReduceChain)
       continue;
     ++chains;
     bytes += 2 * kTeams * kLoopLanes * bytesOf(node.elem);
   }
   if (blockRows > 0 && blockRows <= kMostOfBlock && plan.rows / blockRows >= kTeams && chains <= kMostChains && bytes <= kSharedBytes) {
-    int64_t rows = std::min(blockRows, std::max<int64_t>(1, kReadsAtOnce / reads));
+    int64_t rows = std::min(std::min(blockRows, kMostAtOnce), std::max<int64_t>(1, (draws ? kReadsAtOnce / 4 : kReadsAtOnce) / std::max<int64_t>(1, reads)));
     while (blockRows % rows)
       --rows;
     plan.gang = {kTeams, rows, chains, /*sumsBlocks=*/true};

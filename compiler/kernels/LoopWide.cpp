@@ -2,7 +2,7 @@
 // loads and stores together, 16 bytes of f32 or of bf16. Which thread has which column changes no number.
 //
 // Rows of an odd length begin anywhere. If they do so in all buffers alike, columns before the first place that such accesses may
-// begin at are done one by one, and so are those behind the last whole round of the team.
+// begin at are done one by one, and so are those behind the last whole round of the team. So are all where a buffer begins anywhere.
 #include "compiler/kernels/LoopEmitter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -94,6 +94,14 @@ void LoopEmitter::runNarrow(Value from, Value to, const std::vector<int> &stores
   });
 }
 
+// Buffers begin at 16 bytes, but for slices of a value that a loop walks along: its trips are as many bytes apart as they have.
+Value LoopEmitter::basesAreAligned() {
+  Value bits = index(0);
+  for (auto &[number, byte] : bufferBytes)
+    bits = arith::OrIOp::create(b, loc, bits, byte);
+  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, arith::AndIOp::create(b, loc, bits, index(15)), index(0));
+}
+
 void LoopEmitter::runWide(const Wide &wide, const std::vector<int> &stores, const Preheader &pre) {
   const int64_t together = wide.together, round = together * kLoopLanes;
   Value own = lane, begin = columnBegin;
@@ -104,6 +112,7 @@ void LoopEmitter::runWide(const Wide &wide, const std::vector<int> &stores, cons
     runNarrow(columnBegin, arith::MinSIOp::create(b, loc, begin, columnEnd), stores, pre);
   }
   Value rest = arith::MaxSIOp::create(b, loc, arith::SubIOp::create(b, loc, columnEnd, begin), index(0));
+  rest = arith::SelectOp::create(b, loc, basesAreAligned(), rest, index(0));
   Value end = addIndex(begin, mulIndex(arith::DivUIOp::create(b, loc, rest, index(round)), round));
   auto typeOf = [&](Elem elem) { return VectorType::get({together}, storedType(b, elem)); };
   auto aligned = [&](auto op, Elem elem) {
@@ -142,9 +151,7 @@ void LoopEmitter::runWide(const Wide &wide, const std::vector<int> &stores, cons
     }
     scf::YieldOp::create(b, loc);
   });
-  const int64_t whole = plan.blocks > 1 ? plan.blockCols : spec.cols;
-  if (!wide.aligned || whole % round != 0 || spec.cols % round != 0)
-    runNarrow(end, columnEnd, stores, pre);
+  runNarrow(end, columnEnd, stores, pre);
 }
 
 } // namespace cinch::kernels

@@ -191,6 +191,55 @@ train net on train seed 3 {
 """
 
 
+# Slices of a loop's values that do not begin at 16 bytes (6 x 13 x 13 numbers), and a table of single numbers, where one thread of a team adds.
+TRIPS = """dim B = 6 batch, T = 3, D = 13, I = 5
+data train = npz("t.npz") -> (x: f32[B, T, D, I], y: f32[B, T, D, D])
+layer cell(h: f32[B, D, D], x: f32[B, D, D]) -> f32[B, D, D] {
+  return tanh(h + 0.5 * (x @ x))
+}
+model net(x: f32[B, T, D, I]) -> f32[B, T, D, D] {
+  param w: f32[D, I] ~ uniform(0.8)
+  use walk = cell
+  v = max(x @ w', 0.1)
+  return scan[T] walk(0, v)
+}
+train net on train seed 3 {
+  o = net(x)
+  loss = mean[b, t, d, e] (o[b, t, d, e] * y[b, t, d, e])
+  optimizer sgd(lr = 0.5)
+  steps 2
+}
+"""
+PLACES = """dim B = 6 batch, T = 4, V = 5
+data train = npz("t.npz") -> (x: i32[B, T, T] below V, y: f32[B])
+model net(x: i32[B, T, T] below V) -> f32[B] {
+  param p: f32[V] ~ normal(0.3)
+  v[b, t, u] = tanh(p[x[b, t, u]])
+  o[b] = mean[t, u] v[b, t, u]
+  return o
+}
+train net on train seed 3 {
+  loss = mean[B] squared_error(net(x), y)
+  optimizer sgd(lr = 0.5)
+  steps 2
+}
+"""
+
+
+def trips_and_places():
+    draw = np.random.default_rng(8)
+    normal = lambda *shape: draw.standard_normal(shape).astype("f4")
+    for name, text, x, y in (("trips", TRIPS, normal(12, 3, 13, 5), normal(12, 3, 13, 13)),
+                             ("places", PLACES, draw.integers(0, 5, (12, 4, 4)).astype("i4"), normal(12))):
+        folder, source = programs.FOLDER / (name + "-data"), programs.source(name, text)
+        folder.mkdir()
+        np.savez(folder / "t.npz", x=x, y=y)
+        wanted, out = programs.FOLDER / (name + "-cpu"), programs.FOLDER / (name + "-out")
+        programs.call([programs.compiled(source, name + "-exe"), "--data", folder, "--out", wanted, "--quiet"])
+        standin.Program(source, name).run("--data", folder, "--out", out, "--quiet", seed=1)
+        verdicts.expect(parameters(out) == parameters(wanted), "%s: other parameters than the CPU's" % name)
+
+
 def many_rows():
     folder, draw = programs.FOLDER / "rows", np.random.default_rng(7)
     folder.mkdir()
@@ -371,6 +420,7 @@ def main():
         bad_numbers(data)
         many_numbers()
         many_rows()
+        trips_and_places()
         long_rows()
         narrow_rows()
         planted_faults(device, data)
