@@ -198,12 +198,13 @@ def told(source, *flags):
 
 
 def check_bytes():
-    """The smallest budget of a worker falls with the number of replicas by the state that it need not have."""
-    source = programs.source("bytes", NET.replace("D = 96", "D = 256") % ADAM)
+    """The smallest budget of a worker falls with the number of replicas by the state that it need not have, where its examples take more than what
+    it hands out and takes in beside the updates."""
     flags = ["--max-threads", "2", "--microbatch", "1"]
-    one = least_arena(source, *flags, "--replicas", "1")
     state = 2 * 4 * (40 * 256 + 2 * (2 * 256 * 256) + 2 * 256 * 256 + (2 + 1 + 1 + 1 + 2) * 256)
-    for count in (2, 4):
+    for count, length in ((2, 96), (4, 48)):
+        source = programs.source("bytes%d" % count, NET.replace("T = 3", "T = %d" % length).replace("D = 96", "D = 256") % ADAM)
+        one = least_arena(source, *flags, "--replicas", "1")
         smallest, arena = least(source, *flags, "--replicas", str(count)), least_arena(source, *flags, "--replicas", str(count))
         freed = state - state // count
         verdicts.expect(arena <= one - 0.7 * freed, "%d replicas: %d bytes, one worker %d; %d of state need not be there" % (
