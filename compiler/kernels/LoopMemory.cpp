@@ -282,6 +282,8 @@ void LoopEmitter::addAtPlaces(Value base, Value tableBase, const Lanes *lanes, c
       memref::StoreOp::create(b, loc, toStored(b, loc, value, elem), buffer(places.view.buffer, elem), ValueRange{places.at});
       return;
     }
+    if (!places.offsets)
+      return store({addAt.node, places.view}, places.at, value, lanes);
     if (plan.teams)
       return storeOne(toStored(b, loc, value, elem), buffer(places.view.buffer, elem),
                       addIndex(places.at, toIndex(b, loc, places.offsets)), lanes->mask);
