@@ -258,7 +258,7 @@ def failures():
     wanted = trained_on_cpu(source, data, "fail")
     program = standin.Program(source, "fail", "--microbatch", "6")
     cases = (("launch:400", r"CUDA_ERROR_LAUNCH_FAILED.*CUDA_LAUNCH_BLOCKING=1.*--resume", {}),
-             ("launch:400", r"do a kernel, in .* \(\S+\.cinch:\d+\), in step \d+: unspecified launch failure.*--resume", {"CUDA_LAUNCH_BLOCKING": "1"}),
+             ("launch:400", r"do a kernel, in .* \(fail\.cinch:\d+\), in step \d+: unspecified launch failure.*--resume", {"CUDA_LAUNCH_BLOCKING": "1"}),
              ("ecc:400", r"uncorrectable ECC error.*memory is faulty.*--resume", {}))
     for number, (fail, pattern, environment) in enumerate(cases):
         out = programs.FOLDER / ("fail%d-out" % number)
