@@ -32,7 +32,6 @@ template <class Float> struct HostArith {
   V sub(V x, V y) { return x - y; }
   V mul(V x, V y) { return x * y; }
   V div(V x, V y) { return x / y; }
-  V ratio(V x, V y) { return x / y; }
   V fma(V x, V y, V z) { return std::fma(x, y, z); }
   V neg(V x) { return -x; }
   V abs(V x) { return std::fabs(x); }

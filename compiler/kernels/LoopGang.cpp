@@ -207,9 +207,9 @@ void LoopEmitter::gangColumns(Value column, Value mask) {
       next[i] = combine(spec.nodes[row.chains[i]].reduce, totals[i], next[i]);
     return next;
   };
-  Values sums = plan.gang.sumsBlocks ? walkBatches(row, lanes, index(0), plan.rows / spec.blockRows, initial)
-                : spec.blockRows > 0 ? forBlocks(initial, block)
-                                     : walkBatches(row, lanes, index(0), plan.rows, initial);
+  const bool byBlocks = spec.blockRows > 0 && !plan.gang.sumsBlocks;
+  const int64_t count = plan.gang.sumsBlocks ? plan.rows / spec.blockRows : plan.rows;
+  Values sums = byBlocks ? forBlocks(initial, block) : walkBatches(row, lanes, index(0), count, initial);
   for (size_t i = 0; i < row.chains.size(); ++i) {
     scf::IfOp::create(b, loc, isTeam(plan.gang.adder(i)), [&](OpBuilder &, Location) {
       Value stored = toStored(b, loc, sums[i], spec.nodes[row.chains[i]].elem);

@@ -210,7 +210,7 @@ Value LoopEmitter::evaluateScalar(int node) {
 Value LoopEmitter::elementwise(int node, ArrayRef<Value> args) {
   const LoopNode &n = spec.nodes[node];
   if (!plan.teams || n.op != LoopOp::Cast || n.elem != Elem::BF16)
-    return emitElementwise(b, loc, n.op, n.elem, args, plan.teams);
+    return emitElementwise(b, loc, n.op, n.elem, args);
   Value wide = emitElementwise(b, loc, LoopOp::Cast, Elem::F32, args);
   return arith::BitcastOp::create(b, loc, b.getF32Type(), simt::roundedPair(b, loc, emitNumber(b, loc, b.getF32Type(), 0), wide));
 }

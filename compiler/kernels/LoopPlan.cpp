@@ -148,7 +148,7 @@ void chooseBlocks(LoopPlan &plan) {
   const LoopSpec &spec = plan.spec;
   plan.blockCols = spec.cols;
   bool reduces = false, scalarSink = spec.addAt.present && !plan.addAtVector, rowDraws = false;
-  if (spec.addAt.present && plan.spec.blockRows > 0)
+  if (spec.addAt.present && spec.blockRows > 0)
     plan.tableCols = kTableCols;
   int chains = 0, cost = 0;
   for (size_t n = 0; n < spec.nodes.size(); ++n) {
@@ -187,41 +187,52 @@ void chooseBlocks(LoopPlan &plan) {
   }
 }
 
+// Rows of a block that a team reads at once, a divisor of it. What it reads, and what a draw takes on its way, is in registers: more of them spill.
+constexpr int64_t kMostOfBlock = 64;
+int64_t rowsAtOnce(const LoopPlan &plan) {
+  constexpr int64_t kMost = 16, kReads = 32, kReadsBesideDraws = 8;
+  int64_t reads = 0;
+  bool draws = false;
+  for (size_t n = 0; n < plan.spec.nodes.size(); ++n) {
+    LoopOp op = plan.spec.nodes[n].op;
+    reads += plan.needed[n] && plan.variesRow[n] && (op == LoopOp::Load || op == LoopOp::LoadAt);
+    draws = draws || (plan.needed[n] && plan.isDraw(int(n)));
+  }
+  int64_t rows = (draws ? kReadsBesideDraws : kReads) / std::max<int64_t>(1, reads);
+  rows = std::clamp<int64_t>(rows, 1, std::min(kMost, plan.spec.blockRows));
+  while (plan.spec.blockRows % rows)
+    --rows;
+  return rows;
+}
+
 void chooseGang(LoopPlan &plan) {
-  constexpr int64_t kTeams = 32, kMostRows = 8, kFewestRows = 64, kMostChains = 8, kSharedBytes = 36 * 1024, kMostOfBlock = 64, kReadsAtOnce = 32, kMostAtOnce = 16;
+  constexpr int64_t kTeams = 32, kMostRows = 8, kFewestRows = 64, kMostChains = 8, kSharedBytes = 36 * 1024;
   // So many items keep a GPU busy with a team each: they read as fast as its memory can.
   if (!plan.teams || plan.directVectors != 1 || plan.items() > kItemsOfTeams / 8 || plan.rows < kFewestRows)
     return;
-  int64_t chains = 0, bytes = 0, reads = 0, blockRows = plan.spec.blockRows;
-  bool draws = false; // which take many registers
+  int64_t chains = 0, bytes = 0, blockRows = plan.spec.blockRows;
   for (size_t n = 0; n < plan.spec.nodes.size(); ++n) {
-    const LoopNode &node = plan.spec.nodes[n];
-    if (!plan.needed[n])
-      continue;
-    reads += plan.variesRow[n] && (node.op == LoopOp::Load || node.op == LoopOp::LoadAt);
-    draws = draws || plan.isDraw(int(n));
-    if (node.op != LoopOp::ReduceChain)
+    if (!plan.needed[n] || plan.spec.nodes[n].op != LoopOp::ReduceChain)
       continue;
     ++chains;
-    bytes += 2 * kTeams * kLoopLanes * bytesOf(node.elem);
+    bytes += 2 * kTeams * kLoopLanes * bytesOf(plan.spec.nodes[n].elem);
   }
-  if (blockRows > 0 && blockRows <= kMostOfBlock && plan.rows / blockRows >= kTeams && chains <= kMostChains && bytes <= kSharedBytes) {
-    int64_t rows = std::min(std::min(blockRows, kMostAtOnce), std::max<int64_t>(1, (draws ? kReadsAtOnce / 4 : kReadsAtOnce) / std::max<int64_t>(1, reads)));
-    while (blockRows % rows)
-      --rows;
-    plan.gang = {kTeams, rows, chains, /*sumsBlocks=*/true};
+  if (chains > kMostChains)
+    return;
+  if (blockRows > 0 && blockRows <= kMostOfBlock && plan.rows / blockRows >= kTeams && bytes <= kSharedBytes) {
+    plan.gang = {kTeams, rowsAtOnce(plan), chains, /*sumsBlocks=*/true};
     return;
   }
   int64_t walked = blockRows > 0 ? blockRows : plan.rows;
   int64_t rows = std::min({kMostRows, (walked + kTeams - 1) / kTeams, kSharedBytes / bytes});
-  if (chains <= kMostChains && rows > 0)
+  if (rows > 0)
     plan.gang = {kTeams, rows, chains};
 }
 
 void chooseShares(LoopPlan &plan) {
   constexpr int64_t kItems = 1 << 13, kFewestRows = 256;
   const LoopSpec &spec = plan.spec;
-  if (!plan.teams || !spec.addAt.present || !plan.addAtVector || plan.spec.blockRows > 0 || plan.sweeps != 1 || plan.rows < kFewestRows ||
+  if (!plan.teams || !spec.addAt.present || !plan.addAtVector || spec.blockRows > 0 || plan.sweeps != 1 || plan.rows < kFewestRows ||
       !spec.stores.empty())
     return;
   for (size_t n = 0; n < spec.nodes.size(); ++n)
@@ -254,7 +265,7 @@ void assignScratch(LoopPlan &plan) {
       plan.scratchOf[n] = take(padded * bytesOf(spec.nodes[n].elem));
     else if (plan.drawsRow(int(n)))
       plan.scratchOf[n] = take(drawRowBytes(plan.drawOf(int(n)), spec.nodes[n].elem, plan.blockCols));
-    if (chain && plan.spec.blockRows > 0)
+    if (chain && spec.blockRows > 0)
       plan.totalOf[n] = take(padded * bytesOf(spec.nodes[n].elem));
   }
   if (plan.tableCols > 0) {

@@ -1,7 +1,6 @@
 // MathEmit.cpp: the arithmetic that turns formulas into operations.
 #include "compiler/kernels/MathEmit.h"
 #include "compiler/kernels/MathFormulas.h"
-#include "compiler/kernels/Simt.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -29,8 +28,8 @@ public:
   using N = Value;
   using M = Value;
 
-  EmitArith(OpBuilder &builder, Location loc, Type type, bool onDevice = false)
-      : b(builder), loc(loc), type(type), onDevice(onDevice), f64(getElementTypeOrSelf(type).isF64()),
+  EmitArith(OpBuilder &builder, Location loc, Type type)
+      : b(builder), loc(loc), type(type), f64(getElementTypeOrSelf(type).isF64()),
         integer(withElement(type, b.getIntegerType(f64 ? 64 : 32))) {}
 
   bool isF64() const { return f64; }
@@ -40,7 +39,6 @@ public:
   V sub(V x, V y) { return arith::SubFOp::create(b, loc, x, y); }
   V mul(V x, V y) { return arith::MulFOp::create(b, loc, x, y); }
   V div(V x, V y) { return arith::DivFOp::create(b, loc, x, y); }
-  V ratio(V x, V y) { return onDevice && !f64 ? formulas::ratioFrom(*this, x, y, simt::aboutReciprocal(b, loc, y)) : div(x, y); }
   V fma(V x, V y, V z) { return math::FmaOp::create(b, loc, x, y, z); }
   V neg(V x) { return arith::NegFOp::create(b, loc, x); }
   V abs(V x) { return math::AbsFOp::create(b, loc, x); }
@@ -82,7 +80,7 @@ private:
   OpBuilder &b;
   Location loc;
   Type type;
-  bool onDevice, f64;
+  bool f64;
   Type integer;
 };
 
@@ -230,7 +228,7 @@ template <int count, typename Formula> static Value onOperands(ArrayRef<Value> x
     return formula(x[0], x[1]);
 }
 
-Value emitElementwise(OpBuilder &b, Location loc, LoopOp op, Elem elem, ArrayRef<Value> x, bool onDevice) {
+Value emitElementwise(OpBuilder &b, Location loc, LoopOp op, Elem elem, ArrayRef<Value> x) {
   switch (op) {
   case LoopOp::CompareEQ: case LoopOp::CompareNE: case LoopOp::CompareLT:
   case LoopOp::CompareLE: case LoopOp::CompareGT: case LoopOp::CompareGE:
@@ -245,7 +243,7 @@ Value emitElementwise(OpBuilder &b, Location loc, LoopOp op, Elem elem, ArrayRef
   }
   if (!isa<FloatType>(getElementTypeOrSelf(x[0].getType())))
     return emitInt(b, loc, op, x);
-  EmitArith a(b, loc, x[0].getType(), onDevice);
+  EmitArith a(b, loc, x[0].getType());
   switch (op) {
 #define FORMULA(KIND, FUNCTION, OPERANDS, WEIGHT)                                                                      \
   case LoopOp::KIND: return onOperands<OPERANDS>(x, [&](auto... v) { return formulas::FUNCTION(a, v...); });

@@ -29,8 +29,8 @@ mlir::Value emitNumberOfWord(mlir::OpBuilder &, mlir::Location, mlir::Type, mlir
 mlir::Value emitInteger(mlir::OpBuilder &, mlir::Location, mlir::Type, int64_t);
 
 // An element-wise operation other than loads, constants, draws and reductions. Operands have one shape, and the type of
-// the result is `elem` in that shape. `onDevice`: by a GPU, which has no instruction for a quotient.
-mlir::Value emitElementwise(mlir::OpBuilder &, mlir::Location, LoopOp, Elem, llvm::ArrayRef<mlir::Value>, bool onDevice = false);
+// the result is `elem` in that shape.
+mlir::Value emitElementwise(mlir::OpBuilder &, mlir::Location, LoopOp, Elem, llvm::ArrayRef<mlir::Value>);
 
 // For attention.
 inline mlir::Value emitExp(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x) {

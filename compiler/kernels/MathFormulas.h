@@ -13,8 +13,7 @@
 // the bounds. Special values are right: NaN in gives NaN out, infinities, signed zeros, subnormals and overflow.
 //
 // An arithmetic B has types V (float), N (integer of the same width), M (mask), the operations used below, and wide()
-// and narrow(): the f64 arithmetic of the same shape. ratio() is div() of an f32 by one from 1 to 2^26, where neither the dividend nor the
-// quotient is below 2^-98 or beyond 2^98 in size, unless the divisor is 1 or the dividend 0 or a NaN.
+// and narrow(): the f64 arithmetic of the same shape.
 #ifndef CINCH_COMPILER_KERNELS_MATHFORMULAS_H
 #define CINCH_COMPILER_KERNELS_MATHFORMULAS_H
 
@@ -39,15 +38,6 @@ template <class B> V<B> mul(B &b, V<B> x, V<B> y) { return b.mul(x, y); }
 template <class B> V<B> div(B &b, V<B> x, V<B> y) { return b.div(x, y); }
 template <class B> V<B> max(B &b, V<B> x, V<B> y) { return b.max(x, y); }
 template <class B> V<B> min(B &b, V<B> x, V<B> y) { return b.min(x, y); }
-
-// The ratio of f32 from an estimate of 1 / y that is a few units in the last place beside it, as a GPU's div.rn finds it of ordinary numbers:
-// the estimate is corrected, and the quotient by what is left, which is exact. With a negative reciprocal a zero keeps its sign.
-template <class B> V<B> ratioFrom(B &b, V<B> x, V<B> y, V<B> estimate) {
-  V<B> more = b.fma(b.neg(y), estimate, b.c(1));
-  V<B> reciprocal = b.fma(b.neg(estimate), more, b.neg(estimate)); // negative
-  V<B> q = b.mul(x, b.neg(reciprocal));
-  return b.fma(b.fma(y, q, b.neg(x)), reciprocal, q);
-}
 
 // Horner, highest power first.
 template <class B> V<B> polynomial(B &b, V<B> x, std::initializer_list<double> coefficients) {
@@ -239,7 +229,7 @@ template <class B> V<B> tanh(B &b, V<B> x) {
                        0.13679885781414343, 0.99999999868907502});
   V<B> q =
       polynomial(b, z, {1.2873167542900773e-6, 0.00039385671832597521, 0.02724570469034753, 0.47013217840233228, 1});
-  return clamp(b, b.ratio(b.mul(x, p), q), 1);
+  return clamp(b, b.div(b.mul(x, p), q), 1);
 }
 
 template <class B> V<B> erf(B &b, V<B> x) {
@@ -272,13 +262,13 @@ template <class B> V<B> erf(B &b, V<B> x) {
                        0.05425548581602994, 0.18514725974471103, 1.1283791691821928});
   V<B> q = polynomial(b, z, {6.2509728936606141e-5, 0.0013024743641077907, 0.015435136230072097, 0.11388748365933374,
                              0.49741589420715051, 1});
-  return clamp(b, b.ratio(b.mul(x, p), q), 1);
+  return clamp(b, b.div(b.mul(x, p), q), 1);
 }
 
 // 1 / (1 + e) or, for negative x, e / (1 + e), with e = exp(-|x|).
 template <class B> V<B> sigmoid(B &b, V<B> x) {
   V<B> e = exp(b, b.neg(b.abs(x)));
-  return b.ratio(b.select(b.lt(x, b.c(0)), e, b.c(1)), b.add(e, b.c(1)));
+  return b.div(b.select(b.lt(x, b.c(0)), e, b.c(1)), b.add(e, b.c(1)));
 }
 
 template <class B> V<B> softplus(B &b, V<B> x) {

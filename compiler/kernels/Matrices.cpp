@@ -69,10 +69,6 @@ void storeNumbers(OpBuilder &b, Location loc, ValueRange numbers, Value pointer,
   store(b, loc, vector::FromElementsOp::create(b, loc, VectorType::get({count}, b.getF32Type()), numbers), pointer, unsigned(count * 4));
 }
 
-Value aboutReciprocal(OpBuilder &b, Location loc, Value x) {
-  return LLVM::CallIntrinsicOp::create(b, loc, b.getF32Type(), b.getStringAttr("llvm.nvvm.rcp.approx.ftz.f"), {x}).getResult(0);
-}
-
 Value exp2(OpBuilder &b, Location loc, Value x) {
   return LLVM::CallIntrinsicOp::create(b, loc, b.getF32Type(), b.getStringAttr("llvm.nvvm.ex2.approx.ftz"), {x}).getResult(0);
 }

@@ -57,8 +57,6 @@ llvm::SmallVector<mlir::Value> loadNumbers(mlir::OpBuilder &, mlir::Location, ml
 void storeNumbers(mlir::OpBuilder &, mlir::Location, mlir::ValueRange, mlir::Value pointer, bool narrow);
 // Two f32 rounded to bf16, to nearest, ties to even; a NaN becomes the NaN 0x7fff. The first is the lower half.
 mlir::Value roundedPair(mlir::OpBuilder &, mlir::Location, mlir::Value first, mlir::Value second);
-// About 1 / x, for x from 1 to 2^26: a few units in the last place beside it. Only where what follows from it is exact.
-mlir::Value aboutReciprocal(mlir::OpBuilder &, mlir::Location, mlir::Value);
 // 2^x within 2 units in the last place, subnormal numbers taken for zeros: only in programs of bf16.
 mlir::Value exp2(mlir::OpBuilder &, mlir::Location, mlir::Value);
 // 16 bytes into shared memory, zeros where `valid` does not hold: by and by. Copies make groups; `waitForCopies` waits until at most so many

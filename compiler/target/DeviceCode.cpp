@@ -137,8 +137,7 @@ std::string verifyPtx(const std::string &ptx) {
     kernel.split(lines, '\n');
     for (StringRef line : lines) {
       StringRef code = line.split("//").first;
-      // The estimate of a reciprocal, from which an exact quotient follows (ratioFrom).
-      if ((ofBF16 && code.trim().starts_with("ex2.approx.ftz.f32")) || code.trim().starts_with("rcp.approx.ftz.f32"))
+      if (ofBF16 && code.trim().starts_with("ex2.approx.ftz.f32"))
         continue;
       for (const char *word : {".approx", ".ftz", "div.full", ".extern .func", "min.u16", "max.u16", "min.s16", "max.s16"})
         if (code.contains(word))

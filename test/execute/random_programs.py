@@ -28,6 +28,7 @@ SCHEDULES = ["gpipe", "1f1b", "interleaved", "zb-h1", "zbv"]
 STAGED = 0.25  # of the plans have several workers
 REPLICATED = 0.2  # of the plans have replicas
 F64 = ["--set", "train.precision=f64"]
+BF16_FLAGS = ["--set", "train.precision=bf16"]
 BF16 = 0.3  # of the programs; bits only, between plans
 CPUS = ["haswell"] + ["skylake-avx512"] * programs.has_avx512() + ["cooperlake"] * programs.has_dots() + ["sapphirerapids"] * programs.has_amx()
 # Most of the time goes into code for kernels, which plans for one CPU share: several CPUs for so many of the programs, else one.
@@ -336,4 +337,5 @@ def main():
     verdicts.finish()
 
 
-main()
+if __name__ == "__main__":
+    main()

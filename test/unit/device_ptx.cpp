@@ -13,7 +13,6 @@ int main() {
   expect(verifyPtx(kernel(product + "\n\t" + power)).empty(), "a power of two beside products on tensor cores");
   expect(verifyPtx(kernel(power)) == power, "a power of two in a kernel of f32");
   expect(verifyPtx(kernel(product) + kernel(power)) == power, "products of another kernel");
-  expect(verifyPtx(kernel("rcp.approx.ftz.f32 \t%f1, %f2;")).empty(), "the estimate of a reciprocal");
   for (const char *code : {"ex2.approx.f32 %f1, %f2;", "sin.approx.f32 %f1, %f2;", "add.ftz.f32 %f1, %f2, %f3;", "div.full.f32 %f1, %f2, %f3;",
                            "min.u16 %rs1, %rs2, 3;"}) {
     expect(verifyPtx(kernel(code)) == code, code);

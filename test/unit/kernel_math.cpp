@@ -191,30 +191,6 @@ void powersWithin() {
   expect(different == 0, "exp of ordinary exponents: " + std::to_string(different) + " differ");
 }
 
-// From whatever estimate of the reciprocal a GPU has, the ratio is the quotient.
-void ratios(int64_t count) {
-  HostArith<float> a;
-  std::mt19937_64 random(7);
-  int64_t different = 0;
-  auto check = [&](float x, float y) {
-    float about = 1 / y, less = std::nextafterf(about, 0), more = std::nextafterf(about, 2);
-    for (float estimate : {about, less, more, std::nextafterf(less, 0), std::nextafterf(more, 2)})
-      different += bitsAs<uint32_t>(formulas::ratioFrom(a, x, y, estimate)) != bitsAs<uint32_t>(x / y);
-  };
-  for (int64_t i = 0; i < 20 * count; ++i) {
-    float y = std::ldexp(1 + float(random() >> 41) * 0x1p-23f, int(random() % 26));
-    float x = std::ldexp(1 + float(random() >> 41) * 0x1p-23f, int(random() % 100) - 60);
-    check(random() % 2 ? x : -x, y);
-    check(std::nextafterf(y * std::ldexp(1 + float(random() >> 41) * 0x1p-23f, 1), random() % 2 ? 0 : INFINITY), y); // near a quotient
-  }
-  for (float x : {0.0f, -0.0f})
-    for (float y : {1.0f, 1.5f, 3.0f, 67108864.0f})
-      check(x, y);
-  for (float x : {0x1p-149f, 0x1.8p-130f, -0x1.234568p-120f, 0x1.fffffep-1f})
-    check(x, 1);
-  expect(different == 0, "ratios: " + std::to_string(different) + " are not the quotient");
-}
-
 // y = f(x) over `cols` columns, or over rows one by one if scalar.
 LoopSpec elementwise(LoopOp op, Elem elem, int64_t count, bool scalar) {
   LoopSpec spec;
@@ -289,7 +265,6 @@ template <class T> void compiled(const std::string &cpu) {
 int main(int argc, char **argv) {
   int64_t count = argc > 1 ? std::atoll(argv[1]) : 60000;
   powersWithin();
-  ratios(count);
   for (const Function &f : functions) {
     accuracy<float>(f, count, f.ulp32);
     accuracy<double>(f, count, f.ulp64);

@@ -1,0 +1,85 @@
+#!/usr/bin/python3
+"""Random well-typed programs (random_program/) for a GPU, executed on the CPU (standin.py), each under the smallest budget that its refusal names and
+freely. In f32 they leave the bits of the CPU's program; in bf16, for an A100 or an H200, one set of bits. A program that ends for a reason of its own
+(a number that is not finite) ends so everywhere.
+
+usage: nvidia_random.py [--count N] [--seed S] [--one SEED]
+"""
+import argparse
+import random
+import re
+import shutil
+
+import numpy as np
+
+import programs
+import random_programs
+import standin
+from random_program.generate import generate
+
+STEPS = ["--steps", "3", "--quiet"]
+# What a program says by its exit code: it trained; a number is not finite.
+ENDS = (0, 4)
+verdicts = programs.Verdicts()
+
+
+def smallest(source, flags):
+    """The flag of the smallest budget; nothing if no budget is too small."""
+    said = programs.call([programs.CINCH, source, *flags, "--ptxas", "none", "--memory-budget", "1", "-o", source.with_suffix(".least")], allowed=(0, 1)).stdout
+    found = re.search(r"smallest budget that compiles: (\d+) bytes", said)
+    return ["--memory-budget", found.group(1)] if found else []
+
+
+def left(ended, out):
+    """The exit code, and the parameters after it if they were trained."""
+    return ended.returncode, (out / "final.safetensors").read_bytes() if ended.returncode == 0 else b""
+
+
+def on_device(trial, source, run, target, more, tensor, seed):
+    """What the two plans leave."""
+    results = []
+    least = smallest(source, ["--target", target, *more])
+    for number, plan in enumerate((least, ["--stages", "1"])):
+        name = "%s-%s-%d" % (trial.folder.name, target.replace(":", "-"), number)
+        out = trial.folder / (name + "-out")
+        built = standin.Program(source, name, *more, *plan, target=target)
+        results.append(left(built.run(*run, "--out", out, allowed=ENDS, seed=seed + number, tensor=tensor), out))
+    return results
+
+
+def check(seed):
+    trial = random_programs.Trial(generate(seed), "gpu%d" % seed)
+    try:
+        source, init = trial.source("net", trial.text), trial.write_parameters(np.float32)
+        run = ["--data", trial.folder, "--init", init, *STEPS]
+        exe, out = trial.folder / "cpu", trial.folder / "cpu-out"
+        programs.call([programs.CINCH, source, "-o", exe, "--stages", "1"])
+        wanted = left(programs.call([exe, *run, "--out", out], allowed=ENDS), out)
+        for found in on_device(trial, source, run, "nvidia", [], "a100", seed):
+            verdicts.expect(found == wanted, "%d: in f32 it left other bits than the CPU's, or ended otherwise: exit codes %d, %d" % (seed, found[0], wanted[0]))
+        target, tensor = random.Random(seed).choice([("nvidia:a100", "a100"), ("nvidia:h200", "h100")])
+        first, second = on_device(trial, source, run, target, random_programs.BF16_FLAGS, tensor, seed)
+        verdicts.expect(first == second, "%d: in bf16 %s leaves other bits under the smallest budget: exit codes %d, %d" % (seed, target, first[0], second[0]))
+    except programs.Failure as failure:
+        verdicts.expect(False, "%d: %s\n%s" % (seed, failure, trial.text))
+    finally:
+        shutil.rmtree(trial.folder, ignore_errors=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--count", type=int, default=24)
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--one", type=int, help="this program only, which is printed")
+    options = parser.parse_args()
+    if options.one is not None:
+        print(generate(options.one).text())
+        check(options.one)
+    else:
+        first = options.seed * 100000
+        programs.in_parallel(check, range(first, first + options.count))
+    verdicts.finish()
+
+
+if __name__ == "__main__":
+    main()
