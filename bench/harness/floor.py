@@ -3,6 +3,7 @@
 Their operations are those of the plan (`cinch plan --json`), which counts attention's causal half and everything of a loop over time; of
 convolutions what lies outside of an image is left out. The peak is that of FMAs on registers alone (`bench_peak`), measured beside the steps.
 """
+import os
 import re
 import subprocess
 
@@ -50,7 +51,10 @@ def peak(threads, precision):
     """Operations a second of FMAs on registers, by so many threads at once."""
     exe = programs.BUILD / "bin" / "bench_peak"
     if not exe.exists():
-        subprocess.run(["ninja", "-C", str(programs.BUILD), "bench_peak"], stdout=subprocess.DEVNULL, check=False)
+        # Benchmarks have no folder for caches (programs.py), without which ccache fails.
+        built = subprocess.run(["ninja", "-C", str(programs.BUILD), "bench_peak"], env={**os.environ, "CCACHE_DISABLE": "1"}, capture_output=True, text=True)
+        if built.returncode:
+            raise programs.Failed("bench_peak cannot be built:\n" + built.stdout[-2000:])
     done = subprocess.run([str(exe), "--threads", str(threads)], capture_output=True, text=True)
     found = re.search(rf"RESULT peak\.{precision} ([\d.]+)", done.stdout)
     return float(found.group(1)) * 1e9 if found else None
