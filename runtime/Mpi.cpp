@@ -15,7 +15,7 @@ struct Kind {
   const char *libraries[3];
   const char *world, *byte, *f32, *f64, *sum; // symbols; null: numbers
   uintptr_t worldNumber, byteNumber, f32Number, f64Number, sumNumber, ignoreStatus, inPlace;
-  int cells; // Debian's MPICH sends through UCX: UCX_SYSV_FIFO_SIZE buffers of 8256 bytes at each receiver
+  int cells; // Debian's MPICH sends through UCX: UCX_SYSV_FIFO_SIZE buffers at each receiver
 };
 const Kind kinds[] = {
     {"Open MPI",
