@@ -68,14 +68,48 @@ inline Number decode(RawType raw, const char *at, bool bigEndian) {
 
 template <typename Read> void convertTo(Elem elem, double scale, int64_t count, char *into, Read read) {
   const float narrow = float(scale);
-  for (int64_t i = 0; i < count; ++i)
-    switch (elem) {
-    case Elem::F32: reinterpret_cast<float *>(into)[i] = float(read(i).real) * narrow; break;
-    case Elem::F64: reinterpret_cast<double *>(into)[i] = read(i).real * scale; break;
-    case Elem::I32: reinterpret_cast<int32_t *>(into)[i] = int32_t(read(i).whole); break;
-    case Elem::Bool: into[i] = read(i).whole != 0; break;
-    case Elem::BF16: break; // no field is
-    }
+  auto each = [&](auto *values, auto value) {
+    for (int64_t i = 0; i < count; ++i)
+      values[i] = value(read(i));
+  };
+  switch (elem) {
+  case Elem::F32: each(reinterpret_cast<float *>(into), [=](Number number) { return float(number.real) * narrow; }); break;
+  case Elem::F64: each(reinterpret_cast<double *>(into), [=](Number number) { return number.real * scale; }); break;
+  case Elem::I32: each(reinterpret_cast<int32_t *>(into), [](Number number) { return int32_t(number.whole); }); break;
+  case Elem::Bool: each(into, [](Number number) { return char(number.whole != 0); }); break;
+  case Elem::BF16: break; // no field is
+  }
+}
+
+// Values as this machine has them: a loop for each type, since a step waits for its batch.
+template <typename Raw> void convertNative(Elem elem, double scale, int64_t count, const char *raw, char *into) {
+  convertTo(elem, scale, count, into, [=](int64_t i) {
+    Raw value;
+    memcpy(&value, raw + i * int64_t(sizeof value), sizeof value);
+    if constexpr (Raw(0.5) != Raw(0))
+      return ofReal(double(value));
+    else
+      return Number{int64_t(value), double(value), true};
+  });
+}
+
+// Null: values of that type take the slow way.
+decltype(convertNative<float>) *nativeOf(RawType raw) {
+  switch (raw) {
+  case RawType::U8: return convertNative<uint8_t>;
+  case RawType::I8: return convertNative<int8_t>;
+  case RawType::U16: return convertNative<uint16_t>;
+  case RawType::I16: return convertNative<int16_t>;
+  case RawType::U32: return convertNative<uint32_t>;
+  case RawType::I32: return convertNative<int32_t>;
+  case RawType::I64: return convertNative<int64_t>;
+  case RawType::F32: return convertNative<float>;
+  case RawType::F64: return convertNative<double>;
+  case RawType::Bool:
+  case RawType::U64:
+  case RawType::F16: return nullptr;
+  }
+  return nullptr;
 }
 
 } // namespace
@@ -92,16 +126,12 @@ void convertValues(const FieldFile &file, const FieldSpec &field, const char *ra
     }
     return;
   }
-  if (file.raw == RawType::U8) { // the common case, worth its own loop
-    convertTo(elem, field.scale, count, into, [&](int64_t i) {
-      int64_t value = static_cast<unsigned char>(raw[i]);
-      return Number{value, double(value), true};
-    });
-    return;
-  }
-  int64_t unit = bytesOf(file.raw);
-  convertTo(elem, field.scale, count, into,
-            [&](int64_t i) { return decode(file.raw, raw + i * unit, file.bigEndian); });
+  const int64_t unit = bytesOf(file.raw);
+  auto *native = file.bigEndian && unit > 1 ? nullptr : nativeOf(file.raw);
+  if (native)
+    native(elem, field.scale, count, raw, into);
+  else
+    convertTo(elem, field.scale, count, into, [&](int64_t i) { return decode(file.raw, raw + i * unit, file.bigEndian); });
 }
 
 // ---- The check
