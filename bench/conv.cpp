@@ -1,7 +1,7 @@
 // conv.cpp: generated convolution kernels beside oneDNN's, forward, data gradient and weight gradient, one thread, alternating rounds
 // in one process.
 //
-//   bench_conv [--cpu NAME] [--rounds N] [FILTER]
+//   bench_conv [--cpu NAME] [--batch N] [--rounds N] [FILTER]
 //
 // Images lie channels last on both sides. oneDNN chooses the order of its filters, and what it takes to bring them into that order
 // is not counted; our packing is part of our time. A row's ratio is the median over the rounds of (oneDNN's time / ours): above 1
@@ -25,7 +25,7 @@ using namespace cinch;
 
 namespace {
 
-constexpr int64_t kBatch = 4;
+int64_t batch = 4;
 
 struct Layer {
   const char *name;
@@ -33,9 +33,9 @@ struct Layer {
 
   int64_t pad() const { return dilate * (window - 1) / 2; }
   int64_t places() const { return (size + 2 * pad() - dilate * (window - 1) - 1) / stride + 1; }
-  int64_t imageCount() const { return kBatch * size * size * in; }
+  int64_t imageCount() const { return batch * size * size * in; }
   int64_t filterCount() const { return window * window * in / groups * out; }
-  int64_t outputCount() const { return kBatch * places() * places() * out; }
+  int64_t outputCount() const { return batch * places() * places() * out; }
   double flops() const { return 2.0 * double(outputCount()) * double(window * window * in / groups); }
 };
 
@@ -61,6 +61,10 @@ const Layer layers[] = {
     {"32 groups of 4", 128, 28, 128, 3, 1, 32},
     {"dilated 3x3", 128, 28, 128, 3, 1, 1, 2},
     {"1 channel 5x5", 1, 28, 32, 5},
+    {"small 3x3 64", 64, 32, 64, 3},
+    {"small 3x3 128", 128, 16, 128, 3},
+    {"small 3x3 256", 256, 8, 256, 3},
+    {"small 3x3 512", 512, 4, 512, 3},
 };
 
 enum class Gives { Output, Image, Filter };
@@ -87,9 +91,9 @@ template <class Call> double timeOf(int repeats, Call call) {
 
 // ---- Ours: the op as text, its spec, its kernel. Buffers 0 and 1 are the operands, 2 is the result.
 std::string textOf(const Layer &l, Gives gives) {
-  auto image = "tensor<" + std::to_string(kBatch) + "x" + std::to_string(l.size) + "x" + std::to_string(l.size) + "x" +
+  auto image = "tensor<" + std::to_string(batch) + "x" + std::to_string(l.size) + "x" + std::to_string(l.size) + "x" +
                std::to_string(l.in) + "xf32, #nn.batch<0>>";
-  auto output = "tensor<" + std::to_string(kBatch) + "x" + std::to_string(l.places()) + "x" + std::to_string(l.places()) + "x" +
+  auto output = "tensor<" + std::to_string(batch) + "x" + std::to_string(l.places()) + "x" + std::to_string(l.places()) + "x" +
                 std::to_string(l.out) + "xf32, #nn.batch<0>>";
   auto filter = "tensor<" + std::to_string(l.window) + "x" + std::to_string(l.window) + "x" + std::to_string(l.in / l.groups) + "x" +
                 std::to_string(l.out) + "xf32>";
@@ -126,7 +130,7 @@ public:
     using tag = memory::format_tag;
     auto f32 = memory::data_type::f32;
     dims of = l.groups > 1 ? dims{l.groups, l.out / l.groups, l.in / l.groups, l.window, l.window} : dims{l.out, l.in, l.window, l.window};
-    memory::desc x({kBatch, l.in, l.size, l.size}, f32, tag::nhwc), y({kBatch, l.out, l.places(), l.places()}, f32, tag::nhwc);
+    memory::desc x({batch, l.in, l.size, l.size}, f32, tag::nhwc), y({batch, l.out, l.places(), l.places()}, f32, tag::nhwc);
     memory::desc any(of, f32, tag::any), plain(of, f32, l.groups > 1 ? tag::hwigo : tag::hwio);
     dims stride{l.stride, l.stride}, pad{l.pad(), l.pad()}, dilate{l.dilate - 1, l.dilate - 1};
     auto direct = algorithm::convolution_direct;
@@ -244,12 +248,14 @@ int main(int argc, char **argv) {
       cpu = argv[++i];
     else if (!std::strcmp(argv[i], "--rounds") && i + 1 < argc)
       rounds = std::max(1, std::atoi(argv[++i]));
+    else if (!std::strcmp(argv[i], "--batch") && i + 1 < argc)
+      batch = std::max(1, std::atoi(argv[++i]));
     else if (!std::strcmp(argv[i], "--quick"))
       rounds = 1;
     else if (argv[i][0] != '-')
       filter = argv[i];
     else {
-      std::fprintf(stderr, "usage: bench_conv [--cpu NAME] [--rounds N] [FILTER]\n");
+      std::fprintf(stderr, "usage: bench_conv [--cpu NAME] [--batch N] [--rounds N] [FILTER]\n");
       return 2;
     }
   }
@@ -262,7 +268,7 @@ int main(int argc, char **argv) {
     dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
   omp_set_num_threads(1);
 
-  std::printf("%-18s %-8s %10s %10s %7s   batch %lld\n", "convolution", "gives", "GFLOP/s", "oneDNN", "ratio", (long long)kBatch);
+  std::printf("%-18s %-8s %10s %10s %7s   batch %lld\n", "convolution", "gives", "GFLOP/s", "oneDNN", "ratio", (long long)batch);
   double logs[3] = {}, least = 1e9;
   int counts[3] = {};
   bool ok = true;

@@ -89,7 +89,7 @@ KernelProblems::Specs KernelProblems::find(plan::KernelOp kernel, bool inLoop) {
 }
 
 // One full store may take the bytes of an operand that is read at the same places, whatever the micro-batch.
-void KernelProblems::findInPlace(plan::KernelOp op, const Specs &specs, llvm::function_ref<Value(Value)> inMemory, BufferOf bufferOf,
+void KernelProblems::findInPlace(plan::KernelOp op, const Specs &specs, bool inLoop, llvm::function_ref<Value(Value)> inMemory, BufferOf bufferOf,
                                  solve::Kernel &kernel) {
   SmallVector<int> full;
   const auto *whole = std::get_if<kernels::LoopSpec>(&specs.front().second->work);
@@ -104,12 +104,13 @@ void KernelProblems::findInPlace(plan::KernelOp op, const Specs &specs, llvm::fu
   if (full.size() != 1)
     return;
   Value value = op.getOutputs()[full[0]];
+  // A trip of the loop finds what is one to a step as the trip before has left it. Around the loop everything runs once.
   for (auto [r, operand] : llvm::enumerate(op.getInputs())) {
     Value read = inMemory(operand);
     auto producer = read.getDefiningOp<plan::KernelOp>();
     bool sum = producer && producer.getAccumulates() &&
                (*producer.getAccumulates())[cast<OpResult>(read).getResultNumber()];
-    if (!producer || sum || bytesOf(read) != bytesOf(value) || batchAxisOf(read) < 0)
+    if (!producer || bytesOf(read) != bytesOf(value) || (inLoop && (sum || batchAxisOf(read) < 0)))
       continue;
     if (llvm::all_of(specs, [&](auto &at) {
           return readsWhereItWrites(std::get<kernels::LoopSpec>(at.second->work), int(r), int(op.getNumOperands()) + full[0]);
@@ -151,8 +152,7 @@ bool KernelProblems::describe(plan::KernelOp op, bool inLoop, llvm::function_ref
     if (int64_t bytes = spec->scratchBytesPerThread(context.target); bytes != kernel.scratch.otherwise)
       kernel.scratch.exactly.push_back({examples, bytes});
   priceKernel(op, *specs.front().second, inLoop, context.machine, context.batch, kernel);
-  if (inLoop)
-    findInPlace(op, specs, inMemory, bufferOf, kernel);
+  findInPlace(op, specs, inLoop, inMemory, bufferOf, kernel);
   return true;
 }
 

@@ -41,7 +41,7 @@ public:
 private:
   using Specs = llvm::SmallVector<std::pair<int64_t, const KernelSpec *>>; // at the whole batch and at every smaller micro-batch
   Specs find(plan::KernelOp, bool inLoop);
-  void findInPlace(plan::KernelOp, const Specs &, llvm::function_ref<mlir::Value(mlir::Value)> inMemory, BufferOf bufferOf, solve::Kernel &);
+  void findInPlace(plan::KernelOp, const Specs &, bool inLoop, llvm::function_ref<mlir::Value(mlir::Value)> inMemory, BufferOf bufferOf, solve::Kernel &);
   bool describeScan(plan::KernelOp, bool inLoop, llvm::function_ref<mlir::Value(mlir::Value)> inMemory, BufferOf bufferOf, solve::Kernel &);
   std::shared_ptr<ScanProblem> buildTrip(plan::LoopOp, bool inLoop, solve::Kernel &trips);
 

@@ -48,6 +48,9 @@ private:
         continue;
       }
       launchAll();
+      auto kernel = dyn_cast<plan::KernelOp>(op);
+      if (op.hasAttr(kZeroedAttr) && !isOverExamples(op) && (!kernel || analysis::loopOf(kernel))) // sums that begin here
+        clearSums(op);
       emit(op);
     }
     launchAll();
@@ -174,13 +177,22 @@ private:
     clearOutside(rows, to, bytes);
   }
 
-  void emitMicrobatches(plan::LoopOp loop) {
-    HostCode::Start start = host.startOf(loop);
+  static bool isOverExamples(Operation &op) {
+    auto loop = dyn_cast<plan::LoopOp>(op);
+    return loop && loop.examples();
+  }
+
+  void clearSums(Operation &op) {
+    HostCode::Start start = host.startOf(&op);
     if (auto ranges = start.cleared; ranges.first < ranges.second)
       e.call("clear_ranges", e.none, {e.context, e.number(e.i64, ranges.first), e.number(e.i64, ranges.second)});
     for (const HostCode::Start::Range &range : start.set)
       e.call("cinch_set", e.none,
              {e.context, e.number(e.i64, range.offset), e.number(e.i64, range.bytes), e.number(e.i64, range.word)});
+  }
+
+  void emitMicrobatches(plan::LoopOp loop) {
+    clearSums(*loop);
     Value count = counted ? e.argument(0) : e.number(e.i64, int64_t(loop.getCount()));
     lastMicrobatch = int64_t(loop.getCount()) - 1;
     if (loop.getLags() && counted)

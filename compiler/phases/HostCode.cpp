@@ -190,7 +190,11 @@ LogicalResult HostCode::addKernel(Operation *op, bool replayed) {
     // Sums at computed places that do not go on from before start from zero each time.
     bool goesOn = kernel.getAccumulates() && (*kernel.getAccumulates())[i];
     auto grad = dyn_cast<nn::AttendGradOp>(value.getDefiningOp());
-    if ((isa<nn::ScatterAddOp>(value.getDefiningOp()) || (grad && value == grad.getDbias())) && !goesOn) {
+    bool begins = (isa<nn::ScatterAddOp>(value.getDefiningOp()) || (grad && value == grad.getDbias())) && !goesOn;
+    auto zeroed = op->getAttrOfType<DenseI64ArrayAttr>(kZeroedAttr);
+    for (int64_t at = 0; zeroed && at < zeroed.size(); at += 2)
+      begins |= zeroed[at] == writes[i];
+    if (begins) {
       call.zeroed.push_back({writes[i], analysis::elementsOf(value) * bytesOf(analysis::elemOf(value))});
       call.zeroedValues.push_back(kernel.getOutputs()[i]);
     }
@@ -208,10 +212,10 @@ std::pair<int64_t, int64_t> HostCode::clearedLater(ArrayRef<std::pair<int64_t, i
   return {first, int64_t(cleared.size()) / 2};
 }
 
-// The bits that what the loop accumulates starts from, by its offset; a sum starts from 0.
-static DenseMap<int64_t, int64_t> firstWords(plan::LoopOp loop) {
+// The bits that what a loop or a kernel accumulates starts from, by its offset; a sum starts from 0.
+static DenseMap<int64_t, int64_t> firstWords(Operation *work) {
   DenseMap<int64_t, int64_t> words;
-  loop.walk([&](plan::KernelOp kernel) {
+  work->walk([&](plan::KernelOp kernel) {
     auto flags = kernel.getAccumulates();
     for (size_t i = 0; flags && i < flags->size(); ++i) {
       Value value = kernel.getBody().front().getTerminator()->getOperand(unsigned(i));
@@ -231,10 +235,12 @@ LogicalResult HostCode::addKernels(func::FuncOp function) {
   bool replayed = function.getName() == nn::kTrainName || function.getName().starts_with((nn::kTrainName + "_").str());
   WalkResult walked = function.walk<WalkOrder::PreOrder>([&](Operation *op) {
     replayed = replayed && !isa<plan::GateOp>(op);
-    if (auto zeroed = op->getAttrOfType<DenseI64ArrayAttr>(kZeroedAttr)) { // of a loop over micro-batches
+    auto work = dyn_cast<plan::KernelOp>(op);
+    auto zeroed = op->getAttrOfType<DenseI64ArrayAttr>(kZeroedAttr);
+    if (zeroed && (!work || analysis::loopOf(work))) { // of other kernels the launch clears them
       SmallVector<std::pair<int64_t, int64_t>> ranges;
       Start &start = starts[op];
-      DenseMap<int64_t, int64_t> words = firstWords(cast<plan::LoopOp>(op));
+      DenseMap<int64_t, int64_t> words = firstWords(op);
       for (size_t i = 0; i + 1 < size_t(zeroed.size()); i += 2)
         if (int64_t word = words.lookup(zeroed[i]))
           start.set.push_back({zeroed[i], zeroed[i + 1], word});

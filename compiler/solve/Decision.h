@@ -34,12 +34,13 @@ struct Run {
   std::vector<int> reads, writes; // instances, in the order of Kernel::reads and Kernel::writes
   int scratch = -1;               // instance, the scratch of all threads; -1: none
   bool recomputed = false;        // not the first run of this kernel in its section
+  std::vector<int> zeroed;        // instances of accumulators that begin here, zeroed right before it
 };
 
 // A loop over the micro-batches.
 struct LoopRuns {
   int begin = 0, end = 0;
-  std::vector<int> zeroed; // instances of accumulators to be zeroed right before it, each step
+  std::vector<int> zeroed; // instances of accumulators to be zeroed right before it, each step, but for those that begin with a run
 };
 
 struct Decision {

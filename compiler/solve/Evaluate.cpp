@@ -122,13 +122,19 @@ static std::string placeStorages(const GraphIndex &index, const ArenaLimits &lim
   return verify(problem, solution);
 }
 
-// The loops, and the sums that each begins.
+// The loops, and the sums that each begins, or one of its runs.
 static void takeLoops(const Timeline &line, Decision &d) {
   for (const Timeline::Span &span : line.spans)
     d.loops.push_back({span.begin, span.end, {}});
-  for (size_t i = 0; i < d.instances.size(); ++i)
-    if (int buffer = d.instances[i].buffer; buffer >= 0 && line.index.graph.buffers[buffer].kind == Buffer::Accumulator && !d.loops.empty() && !line.index.begun[buffer])
+  for (size_t i = 0; i < d.instances.size(); ++i) {
+    int buffer = d.instances[i].buffer;
+    if (buffer < 0 || line.index.graph.buffers[buffer].kind != Buffer::Accumulator || d.loops.empty() || line.index.begun[buffer])
+      continue;
+    if (line.index.beginsLate(buffer, line.microbatch))
+      d.runs[size_t(d.instances[i].lower)].zeroed.push_back(int(i));
+    else
       d.loops[size_t(line.index.summedIn[buffer] / 2)].zeroed.push_back(int(i));
+  }
 }
 
 Plan evaluate(const GraphIndex &index, const Choice &choice, const ArenaLimits &limits) {

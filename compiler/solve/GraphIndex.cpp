@@ -11,7 +11,7 @@ GraphIndex::GraphIndex(const StepGraph &g) : graph(g) {
     error = "the grain " + std::to_string(g.grain) + " does not divide the batch " + std::to_string(g.batch);
   // A search may ask a graph with an error, too.
   persistent.assign(g.buffers.size(), false), bornIn.assign(g.buffers.size(), 0), values.assign(g.buffers.size(), 0);
-  summedIn.assign(g.buffers.size(), g.mainLoop()), begun.assign(g.buffers.size(), false);
+  summedIn.assign(g.buffers.size(), g.mainLoop()), begun.assign(g.buffers.size(), false), mayBeginLate.assign(g.buffers.size(), false);
   mayRecompute.assign(g.kernels.size(), false);
   readers.assign(g.buffers.size(), {});
   listKernels();
@@ -121,6 +121,7 @@ void GraphIndex::findSums() {
     if (last[b] >= 0)
       summedIn[b] = last[b];
     begun[b] = first[b] < summedIn[b];
+    mayBeginLate[b] = g.sumsBeginLate && g.actions.empty() && g.buffers[b].kind == Buffer::Accumulator && last[b] == g.mainLoop() && !begun[b];
   }
 }
 
@@ -141,8 +142,8 @@ void GraphIndex::findRecomputable() {
   }
 }
 
-bool GraphIndex::livesThroughLoop(int buffer) const {
-  if (graph.buffers[size_t(buffer)].space == Buffer::Host)
+bool GraphIndex::livesThroughLoop(int buffer, int64_t microbatch) const {
+  if (graph.buffers[size_t(buffer)].space == Buffer::Host || beginsLate(buffer, microbatch))
     return false;
   if (persistent[buffer] || (!values[buffer] && summedIn[buffer] == graph.mainLoop()))
     return true;

@@ -49,7 +49,7 @@ public:
     border = p;
     int64_t left = arenaBytes - mostBeside();
     for (size_t v = 0; v < g.buffers.size(); ++v)
-      if (index.livesThroughLoop(int(v)))
+      if (index.livesThroughLoop(int(v), b))
         left -= g.buffers[v].bytes(b);
     double costScale = 1e-300, byteScale = 1; // numbers near 1
     for (int k : index.loop)

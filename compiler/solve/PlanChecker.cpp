@@ -180,6 +180,8 @@ private:
     int64_t round = now.step * roundsOfStep() + now.round;
     if (std::string e = checkUnderWay(at); !e.empty())
       return e;
+    for (const Place &place : l.zeroed)
+      memory.write(place.offset, place.offset + place.bytes, zero());
     std::vector<Symbol> inputs;
     for (size_t i = 0; i < l.reads.size(); ++i) {
       const Place r = placeAt(l.reads[i], now);

@@ -40,6 +40,7 @@ struct Place {
 struct Launch {
   int kernel = -1;
   std::vector<Place> reads, writes; // in the order of the kernel's
+  std::vector<Place> zeroed;        // accumulators that begin here, zeroed before it
   bool hasScratch = false;
   Place scratch;
 };

@@ -77,6 +77,10 @@ private:
       for (const Place &r : l.reads)
         if (!c.isInput(r.buffer))
           use(r);
+      for (const Place &place : l.zeroed) {
+        current[{place.buffer, place.offset}] = int(lives.size());
+        lives.push_back({place.offset, place.bytes, t, c.readBehind[place.buffer] ? t + 1 : std::max(end, t + 1)});
+      }
       for (const Place &w : l.writes) {
         if (c.isInput(w.buffer))
           continue;

@@ -198,8 +198,13 @@ private:
 
   std::string checkZeroed() {
     std::vector<int> zeros(g.buffers.size(), 0);
+    std::vector<const std::vector<Place> *> all;
     for (const LaunchLoop &loop : p.loops)
-      for (const Place &place : loop.zeroed) {
+      all.push_back(&loop.zeroed);
+    for (const Launch &launch : p.launches)
+      all.push_back(&launch.zeroed);
+    for (const std::vector<Place> *zeroed : all)
+      for (const Place &place : *zeroed) {
         if (place.buffer < 0 || place.buffer >= int(g.buffers.size()) || g.buffers[place.buffer].kind != Buffer::Accumulator)
           return "buffer " + std::to_string(place.buffer) + " is zeroed, but is no accumulator";
         if (zeros[place.buffer]++)

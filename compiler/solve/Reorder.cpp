@@ -88,7 +88,7 @@ private:
   struct Run {
     std::vector<int> before, after, reads, writes;
     std::vector<Pair> pairs;
-    int64_t born = 0, scratch = 0;
+    int64_t born = 0, scratch = 0; // born: copies, and sums that begin with the run and stay
     void clear() { before.clear(), after.clear(), reads.clear(), writes.clear(), pairs.clear(), born = scratch = 0; }
   };
 
@@ -98,6 +98,7 @@ private:
       runs[t].clear();
     current.assign(g.buffers.size(), -1), lastTouch.assign(g.buffers.size(), -1);
     int barrier = -1;
+    std::vector<char> hasBegun(g.buffers.size(), 0);
     for (int t = 0; t < n; ++t) {
       const Kernel &kernel = g.kernels[kernels[t]];
       comesBehind(t, barrier);
@@ -105,6 +106,8 @@ private:
       for (int v : kernel.writes)
         if (loopBorn[v])
           writeCopy(t, kernel, v);
+        else if (index.beginsLate(v, microbatch) && !hasBegun[v])
+          hasBegun[v] = 1, runs[t].born += g.buffers[v].bytes(microbatch);
       runs[t].scratch = g.scratchBytes(kernel, microbatch);
       // What leaves the program keeps its place; where not all parts find what those before them left, so does the border of two.
       if (kernel.writes.empty() || (kernel.newPart && !index.finds.empty())) {

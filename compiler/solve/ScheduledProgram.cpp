@@ -26,6 +26,8 @@ ScheduledProgram scheduledProgram(const StepGraph &g, const Decision &d) {
       launch.reads.push_back(place(i));
     for (int i : run.writes)
       launch.writes.push_back(place(i));
+    for (int i : run.zeroed)
+      launch.zeroed.push_back(place(i));
     launch.hasScratch = run.scratch >= 0;
     if (launch.hasScratch)
       launch.scratch = place(run.scratch);

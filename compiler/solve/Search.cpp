@@ -115,7 +115,7 @@ double Planner::secondsBound(int64_t b, std::optional<int64_t> arenaBytes) const
     return plain;
   double room = double(*arenaBytes);
   for (size_t v = 0; v < graph.buffers.size(); ++v)
-    if (index.livesThroughLoop(int(v)))
+    if (index.livesThroughLoop(int(v), b))
       room -= double(graph.buffers[v].bytes(b));
   struct Item {
     double bytes, seconds;

@@ -25,7 +25,7 @@ private:
   // Finds bytes for w; who has them may have to look for others.
   bool place(int w) {
     for (auto &[to, from] : kernel.inPlace) {
-      if (to != w || index.livesThroughLoop(from) || index.graph.buffers[from].bytes(b) != index.graph.buffers[w].bytes(b) || !tried.insert(from).second)
+      if (to != w || index.livesThroughLoop(from, b) || index.graph.buffers[from].bytes(b) != index.graph.buffers[w].bytes(b) || !tried.insert(from).second)
         continue;
       if (auto owner = taken.find(from); owner == taken.end() || place(owner->second)) {
         taken[from] = w;
@@ -57,7 +57,7 @@ LoopDag loopDag(const StepGraph &g, int64_t b, int64_t arenaBytes) {
   LoopDag loop;
   loop.room = arenaBytes;
   for (size_t v = 0; v < g.buffers.size(); ++v)
-    if (index.livesThroughLoop(int(v)))
+    if (index.livesThroughLoop(int(v), b))
       loop.room -= g.buffers[v].bytes(b);
   std::vector<int> nodeOf(g.buffers.size(), -1);
   for (int k : index.loop) {
@@ -70,6 +70,8 @@ LoopDag loopDag(const StepGraph &g, int64_t b, int64_t arenaBytes) {
     for (int w : kernel.writes)
       if (index.values[w])
         written.push_back(w), all += g.buffers[w].bytes(b);
+      else if (index.beginsLate(w, b))
+        working += g.buffers[w].bytes(b);
     auto add = [&](int buffer, int64_t bytes, double share, int64_t others) {
       Dag::Node node;
       node.id = loop.dag.size();

@@ -34,6 +34,7 @@ struct Buffer {
   int64_t fixedBytes = 0, perExampleBytes = 0; // size at micro-batch b, before rounding up to 64
   // Persistent buffers live through the whole run (parameters, optimizer state, batch data), never freed or moved.
   // Accumulators live from the start of the loop that adds to them to their last reader behind it (to the end of the step if there is none).
+  // In a step of one micro-batch they live from their first work on (StepGraph::sumsBeginLate).
   enum Kind { Value, Persistent, Accumulator } kind = Value;
   // The memory that it lies in: the arena, or pinned memory of the host beside a device, whose persistent buffers only copies read and write.
   enum Space { Arena, Host } space = Arena;
@@ -125,6 +126,9 @@ struct StepGraph {
   // search must be told the micro-batch.
   std::vector<PartAction> actions;
   HostLink link;
+  // May the sums of the main loop begin with the work that adds to them first, where the loop has one trip? Nothing of them is there before, so that
+  // their bytes are free until then. Else they begin with the loop.
+  bool sumsBeginLate = false;
   int64_t rowsOf(const Buffer &buffer) const { return buffer.rows > 0 ? buffer.rows : positions; }
   int mainLoop() const { return 2 * loops - 1; } // section
   bool inMainLoop(int kernel) const { return kernels[size_t(kernel)].section == mainLoop(); }

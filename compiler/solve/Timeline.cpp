@@ -97,7 +97,7 @@ bool Timeline::build(int64_t b, const std::vector<int> &loop) {
   pinned.assign(accumulatorEnd, 0);
   for (int i = persistentCount; i < accumulatorEnd; ++i) {
     const Span &span = spanOf(index.summedIn[instances[i].buffer]);
-    instances[i].lower = span.begin, instances[i].upper = -1;
+    instances[i].lower = index.beginsLate(instances[i].buffer, b) ? span.end : span.begin, instances[i].upper = -1;
     pinned[i] = span.end; // its next trip goes on with it
   }
   part = 0, madeIn.assign(accumulatorEnd, -1), older.assign(accumulatorEnd, -1);

@@ -33,6 +33,8 @@ struct GraphIndex {
   // Of accumulators: the loop that adds to them, and whether a section before it has begun the sum. Else it is zeroed before the loop.
   std::vector<int> summedIn;
   std::vector<bool> begun;
+  // Does the sum of a loop of one trip begin with its first work (StepGraph::sumsBeginLate)?
+  bool beginsLate(int buffer, int64_t microbatch) const { return microbatch == graph.batch && mayBeginLate[size_t(buffer)]; }
   std::vector<std::vector<int>> readers;     // of buffers
   std::vector<char> values;                  // of buffers: made by a kernel, neither persistent nor an accumulator
   // copies[f][t]: micro-batches at most that have begun part f of the loop body and not ended part t; what waits from f to t needs so
@@ -55,10 +57,11 @@ struct GraphIndex {
   std::string error;                         // empty if the graph is sane
 
   // Is the buffer there all through the main loop, in whatever order it runs?
-  bool livesThroughLoop(int buffer) const;
+  bool livesThroughLoop(int buffer, int64_t microbatch) const;
 
 private:
   std::vector<uint64_t> findsOf; // `finds` as sets
+  std::vector<char> mayBeginLate; // of buffers
   void listKernels();
   void checkBuffers();
   void checkCopies();

@@ -3,6 +3,7 @@
 #include "compiler/solve/Timeline.h"
 #include "compiler/transforms/Decision.h"
 #include "compiler/transforms/Passes.h"
+#include "dialects/nn/Grain.h"
 #include "dialects/nn/NN.h"
 #include "dialects/plan/Plan.h"
 
@@ -162,6 +163,26 @@ struct AssignMemory : cinch::impl::AssignMemoryBase<AssignMemory> {
       op->setAttr(kCopiesAttr, DenseI64ArrayAttr::get(op->getContext(), ArrayRef(run.copies).take_front(op->getNumResults())));
   }
 
+  // Sums that begin with a kernel: a chain begins with its first term as it would with a zero that was written for it. What has to be cleared is
+  // left: sums of blocks, which are added to what is there, and those of a loop along an axis. (Maxima have no blocks.)
+  SmallVector<int64_t> beginSums(plan::KernelOp kernel, ArrayRef<int64_t> zeroed, ArrayRef<int64_t> writes) {
+    SmallVector<int64_t> left;
+    SmallVector<bool> accumulates(kernel.getAccumulates().value_or(ArrayRef<bool>()));
+    for (size_t i = 0; i + 1 < zeroed.size(); i += 2) {
+      const auto *result = llvm::find(writes, zeroed[i]);
+      Operation *work = result == writes.end() ? nullptr : analysis::computedBy(kernel->getResult(unsigned(result - writes.begin()))).getDefiningOp();
+      auto reduce = dyn_cast_or_null<nn::ReduceOp>(work);
+      bool inBlocks = work && (!reduce || reduce.getReduction() == nn::Reduction::Sum) && (nn::grainOf(work) > 0 || nn::rowsTogether(work) > 0);
+      if (work && !analysis::loopOf(kernel) && !inBlocks)
+        accumulates[size_t(result - writes.begin())] = false;
+      else
+        left.append({zeroed[i], zeroed[i + 1]});
+    }
+    if (left.size() < zeroed.size())
+      kernel.setAccumulatesAttr(llvm::is_contained(accumulates, true) ? DenseBoolArrayAttr::get(&getContext(), accumulates) : DenseBoolArrayAttr());
+    return left;
+  }
+
   LogicalResult place(plan::KernelOp kernel, const DecidedRun &run, ArrayRef<int64_t> writes) {
     Builder attributes(&getContext());
     setCopies(kernel, run);
@@ -169,6 +190,8 @@ struct AssignMemory : cinch::impl::AssignMemoryBase<AssignMemory> {
         llvm::map_to_vector(kernel.getInputs(), [&](Value value) { return offsets.lookup(value); })));
     kernel.setWritesAttr(attributes.getDenseI64ArrayAttr(writes));
     kernel.setScratchAttr(attributes.getI64IntegerAttr(run.scratch));
+    if (SmallVector<int64_t> zeroed = beginSums(kernel, run.zeroed, writes); !zeroed.empty())
+      kernel->setAttr(kZeroedAttr, attributes.getDenseI64ArrayAttr(zeroed));
     if (run.scratch >= 0)
       kernel->setAttr(kScratchBytesAttr, attributes.getI64IntegerAttr(run.scratchBytes));
     for (auto [result, offset] : llvm::zip(kernel.getOutputs(), writes))

@@ -49,8 +49,7 @@ public:
       loop.first = int64_t(decided.runs.size());
       describeRuns(runs.begin, described = runs.end);
       loop.last = int64_t(decided.runs.size());
-      for (int instance : runs.zeroed)
-        loop.zeroed.append({decision.instances[instance].offset, decision.instances[instance].bytes});
+      loop.zeroed = placesOf(runs.zeroed);
       decided.loops.push_back(std::move(loop));
     }
     describeRuns(described, int(decision.runs.size()));
@@ -64,6 +63,14 @@ public:
   }
 
 private:
+  // (offset, bytes) pairs.
+  SmallVector<int64_t> placesOf(const std::vector<int> &instances) const {
+    SmallVector<int64_t> places;
+    for (int instance : instances)
+      places.append({decision.instances[instance].offset, decision.instances[instance].bytes});
+    return places;
+  }
+
   void describeRuns(int first, int last) {
     for (int t = first; t < last; ++t) {
       const solve::Run &run = decision.runs[t];
@@ -141,6 +148,7 @@ private:
       placed.scratch = decision.instances[run.scratch].offset;
       placed.scratchBytes = decision.instances[run.scratch].bytes;
     }
+    placed.zeroed = placesOf(run.zeroed);
     describeLoop(placed);
     return placed;
   }
@@ -189,7 +197,7 @@ private:
     auto instances = instancesOf(run);
     int64_t scratch = run.scratch >= 0 ? decision.instances[run.scratch].offset : 0;
     decided.rows.push_back({int64_t(decided.runs.size()), int64_t(decided.runs.size() + inner.runs.size()),
-                            outcome.rows.block.examples, outcome.rows.block.positions});
+                            outcome.rows.block.examples, outcome.rows.block.positions, placesOf(run.zeroed)});
     for (const solve::Run &part : inner.runs) {
       int work = rows->work[part.kernel], reader = part.kernel;
       while (rows->work[reader] < 0)
@@ -345,6 +353,9 @@ PlanProblem::PlanProblem(func::FuncOp function, const DecideOptions &options) : 
   if (step.loops.empty())
     return;
   problem = analysis::buildStepProblem(step, options.reservedBytes, options.target);
+  // A caller that counts the micro-batches may have many; what replicas add up is there from the begin.
+  problem.graph.sumsBeginLate =
+      !options.callerCounts && llvm::none_of(problem.graph.kernels, [](const solve::Kernel &kernel) { return kernel.message; });
   if (problem.error.empty())
     variants = rowVariants(step, problem, options, refused);
 }

@@ -20,7 +20,8 @@ static plan::RunAttr attributeOf(const DecidedRun &run, MLIRContext *context) {
   return plan::RunAttr::get(context, run.kernel, run.recompute, list(run.reads), list(run.writes), run.scratch, run.scratchBytes,
                             rows.empty() ? DenseI64ArrayAttr() : list(rows), run.copies.empty() ? DenseI64ArrayAttr() : list(run.copies),
                             run.slots.empty() ? DenseI64ArrayAttr() : list(run.slots),
-                            inside.empty() ? ArrayAttr() : ArrayAttr::get(context, inside));
+                            inside.empty() ? ArrayAttr() : ArrayAttr::get(context, inside),
+                            run.zeroed.empty() ? DenseI64ArrayAttr() : list(run.zeroed));
 }
 
 // False if it is no run.
@@ -33,7 +34,7 @@ static bool readRun(Attribute attribute, DecidedRun &run) {
   if (!rows.empty() && (rows.size() < 3 || rows.size() > 4 || rows[1] < 1 || rows[2] < 1))
     return false;
   run = {written.getKernel(), written.getRecompute(), list(written.getReads()), list(written.getWrites()), list(written.getCopies()),
-         written.getScratch(), written.getScratchBytes(), {}, rows.size() == 4 ? rows[3] : -1, list(written.getSlots()), {}};
+         written.getScratch(), written.getScratchBytes(), {}, rows.size() == 4 ? rows[3] : -1, list(written.getSlots()), {}, list(written.getZeroed())};
   if (!rows.empty())
     run.rows = {rows[0], rows[1], rows[2]};
   if (ArrayAttr inside = written.getInside())
@@ -54,7 +55,8 @@ void writeDecision(func::FuncOp function, const Decided &decided) {
   for (const DecidedRun &run : decided.runs)
     runs.push_back(attributeOf(run, context));
   for (const DecidedRows &range : decided.rows)
-    rows.push_back(plan::RowsAttr::get(context, range.first, range.last, range.examples, range.positions));
+    rows.push_back(plan::RowsAttr::get(context, range.first, range.last, range.examples, range.positions,
+                                       range.zeroed.empty() ? DenseI64ArrayAttr() : list(range.zeroed)));
   SmallVector<int64_t> heights;
   for (auto [height, scale] : decided.heights)
     heights.append({height, scale});
@@ -99,7 +101,7 @@ FailureOr<Decided> readDecision(func::FuncOp function) {
     if (!rows || rows.getFirst() < 0 || rows.getLast() < rows.getFirst() ||
         rows.getLast() > int64_t(decided.runs.size()) || rows.getExamples() < 1 || rows.getPositions() < 1)
       return function.emitError("'") << kDecisionAttr << "' has row blocks of no runs: " << attribute;
-    decided.rows.push_back({rows.getFirst(), rows.getLast(), rows.getExamples(), rows.getPositions()});
+    decided.rows.push_back({rows.getFirst(), rows.getLast(), rows.getExamples(), rows.getPositions(), rows.getZeroed() ? list(rows.getZeroed()) : SmallVector<int64_t>()});
   }
   decided.hostBytes = written.getHost();
   for (Attribute attribute : written.getMoves() ? written.getMoves() : ArrayAttr::get(function.getContext(), {})) {

@@ -10,7 +10,7 @@
 namespace cinch {
 
 inline constexpr llvm::StringLiteral kDecisionAttr = "plan.decision", kRunAttr = "plan.run", kArenaAttr = "plan.arena",
-                                     kScratchBytesAttr = "plan.scratch_bytes", kZeroedAttr = "plan.zeroed",
+                                     kScratchBytesAttr = "plan.scratch_bytes", kZeroedAttr = "plan.zeroed", // (offset, bytes) pairs of sums that are cleared before the op
                                      // Of a kernel in a loop over blocks of rows: the first row that it makes, rows a trip, and rows of the
                                      // image, beyond which its results are cleared.
     kOutsideAttr = "plan.outside",
@@ -33,12 +33,14 @@ struct DecidedRun {
   int64_t band = -1;                        // it copies a band for the run behind it, of that kernel's read of this number
   llvm::SmallVector<int64_t> slots;         // of a loop along an axis: two offsets for each carried value that is not stacked
   std::vector<DecidedRun> inside;           // its trip; an offset of -1: not in its scratch
+  llvm::SmallVector<int64_t> zeroed;        // (offset, bytes) pairs of sums that begin with it
 };
 // Runs [first, last) work block by block on rows: `positions` of each of `examples` examples.
 struct DecidedRows {
   int64_t first = 0, last = 0, examples = 1, positions = 1;
+  llvm::SmallVector<int64_t> zeroed; // before the first block
 };
-// Runs [first, last) are the body of a loop over the micro-batches; what it sums up is cleared before it.
+// Runs [first, last) are the body of a loop over the micro-batches; what it sums up is cleared before it, or before the run it begins with.
 struct DecidedLoop {
   int64_t first = 0, last = 0;
   llvm::SmallVector<int64_t> zeroed; // (offset, bytes) pairs

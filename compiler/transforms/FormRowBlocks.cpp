@@ -59,6 +59,8 @@ public:
         ValueRange(), ValueRange(), uint64_t(blocks),
         plan::RowBlocksAttr::get(first.getContext(), range.examples, range.positions, space.positions),
         cut ? builder.getDenseI64ArrayAttr(from) : DenseI64ArrayAttr(), plan::ActionsAttr(), DenseI64ArrayAttr());
+    if (!range.zeroed.empty())
+      loop->setAttr(kZeroedAttr, builder.getDenseI64ArrayAttr(range.zeroed));
     Block *body = builder.createBlock(&loop.getBody());
     for (auto [value, result] : llvm::zip(leaving, loop->getResults()))
       value.replaceUsesWithIf(result, [&](OpOperand &use) { return !inside.contains(use.getOwner()); });

@@ -2,8 +2,8 @@
 // moment share no byte, and nothing leaves the arena. It knows nothing of any planner.
 //
 // Time counts the kernels in order; the bodies of loops stand once. A value lives from its kernel to its last reader. What the loop
-// reads from before it lives to the loop's end, sums over micro-batches live from the loop's begin (they are cleared there) to
-// their last reader behind it, arguments live always. In a loop over blocks of rows it is the same: what it reads from before it
+// reads from before it lives to the loop's end, sums over micro-batches live from the loop's begin (they are cleared there; where the loop
+// has one trip, some are cleared before the work that begins them instead, and live from there) to their last reader behind it, arguments live always. In a loop over blocks of rows it is the same: what it reads from before it
 // lives to its end, what its blocks fill lives from its begin. A kernel may write its result over an operand that dies there if both
 // are the very same bytes. If a worker runs the body of a loop in parts, what one part leaves for a later one lives through the whole
 // loop, in as many copies as micro-batches wait there. If its list of actions has some of the next step (2bw), that lives always, and what is
@@ -98,7 +98,8 @@ private:
       alias[result] = inner;
       Life &life = it->second;
       life.bytes = bytesOf(result);
-      life.begin = std::min(life.begin, begin);
+      if (!loop.examples() || !beginsLate(loop, inner))
+        life.begin = std::min(life.begin, begin);
       life.end = std::max(life.end, end);
       if (overlaps(loop) && failed(holdTwice(life, -1, kForever)))
         return failure();
@@ -109,6 +110,23 @@ private:
       if (Value sum = receive.sum(); sum && lives[resolve(sum)].offset != receive.getWrites()->front())
         return receive.emitOpError("leaves what a sum goes on from where the sum is not");
     return success();
+  }
+
+  // Is the sum begun, or cleared, by work in the loop, and not cleared by the loop? More than one trip would lose what the others have left.
+  bool beginsLate(plan::LoopOp loop, Value sum) const {
+    auto clears = [&](Operation *op) {
+      auto zeroed = op ? op->getAttrOfType<DenseI64ArrayAttr>(kZeroedAttr) : DenseI64ArrayAttr();
+      for (int64_t i = 0; zeroed && i + 1 < zeroed.size(); i += 2)
+        if (zeroed[i] == lives.lookup(sum).offset)
+          return true;
+      return false;
+    };
+    Operation *work = sum.getDefiningOp();
+    while (work && work->getParentOp() != loop)
+      work = work->getParentOp();
+    auto kernel = dyn_cast_or_null<plan::KernelOp>(work);
+    bool begins = kernel && !(kernel.getAccumulates() && (*kernel.getAccumulates())[cast<OpResult>(sum).getResultNumber()]);
+    return loop.getCount() == 1 && (begins || clears(work)) && !clears(loop);
   }
 
   // What an op reads lives to it at least.

@@ -60,6 +60,8 @@ def Plan_RunAttr : Plan_Attr<"Run", "run"> {
     many, and how much further on they are in the next trip. A fourth number says that the run copies a band (plan.band) for the run behind it,
     of that kernel's read of this number.
 
+    `zeroed` holds pairs of a byte offset and a number of bytes: sums that begin with the run and are cleared before it.
+
     A kernel that is a loop along an axis has `slots`, two offsets for each carried value that is not stacked, and `inside`, the
     runs of a trip, whose kernels are those of the body. Among their offsets, -1 is what lies outside of the loop's scratch.
   }];
@@ -67,7 +69,8 @@ def Plan_RunAttr : Plan_Attr<"Run", "run"> {
                         "::mlir::DenseI64ArrayAttr":$writes, "int64_t":$scratch, "int64_t":$scratch_bytes,
                         OptionalParameter<"::mlir::DenseI64ArrayAttr">:$rows,
                         OptionalParameter<"::mlir::DenseI64ArrayAttr">:$copies,
-                        OptionalParameter<"::mlir::DenseI64ArrayAttr">:$slots, OptionalParameter<"::mlir::ArrayAttr">:$inside);
+                        OptionalParameter<"::mlir::DenseI64ArrayAttr">:$slots, OptionalParameter<"::mlir::ArrayAttr">:$inside,
+                        OptionalParameter<"::mlir::DenseI64ArrayAttr">:$zeroed);
 }
 
 def Plan_LoopAttr : Plan_Attr<"Loop", "loop"> {
@@ -78,7 +81,9 @@ def Plan_LoopAttr : Plan_Attr<"Loop", "loop"> {
 
 def Plan_RowsAttr : Plan_Attr<"Rows", "rows"> {
   let summary = "runs [first, last) work block by block, on `positions` positions of each of `examples` examples";
-  let parameters = (ins "int64_t":$first, "int64_t":$last, "int64_t":$examples, "int64_t":$positions);
+  let description = "`zeroed`: as of a run, cleared before the first block.";
+  let parameters = (ins "int64_t":$first, "int64_t":$last, "int64_t":$examples, "int64_t":$positions,
+                        OptionalParameter<"::mlir::DenseI64ArrayAttr">:$zeroed);
 }
 
 def Plan_MoveAttr : Plan_Attr<"Move", "move"> {

@@ -171,9 +171,10 @@ def check_bits(number, case, folder):
             count = workers(flags) * shards
             verdicts.expect(result.peak <= count * budget, "%s: a peak of %d bytes" % (at, result.peak))
         said = programs.call([exe, "info"]).stdout
-        if budget == smallest and "still" in text and not name.startswith("muon"): # the other model has little state; muon's products need most
+        # The other model has little state; muon's products need most; four hand on more of a table than a quarter of momentum takes.
+        if budget == smallest and "still" in text and not name.startswith(("muon", "rows, momentum")):
             verdicts.expect(SAID in said, at + ": the updates are not handed out")
-        if budget == smallest and name.startswith("rows"):
+        if budget == smallest and name.startswith("rows") and name != "rows, momentum":
             verdicts.expect(ROWS in said, at + ": no rows are handed out")
         if budget == smallest and name == "rows":
             other_grids(number, exe, folder, one, at)
@@ -222,14 +223,15 @@ def check_bytes():
 
 
 def check_rows():
-    """A table that is most of the model: each replica holds its part of the state, and no other bytes."""
+    """A table that is most of the model: each replica holds its part of the state. One worker adds its two gradients in the place of one of them;
+    replicas have up to a table of rows on their way instead."""
     source, flags = programs.source("rows", TABLE.replace("V = 1920, D = 64", "V = 4096, D = 128") % ADAM), ["--max-threads", "2", "--microbatch", "1"]
     table = 4 * 4096 * 128
     one = least_arena(source, *flags, "--replicas", "1")
     for count in (2, 4):
         smallest, arena = least(source, *flags, "--replicas", str(count)), least_arena(source, *flags, "--replicas", str(count))
         freed = 2 * table * (count - 1) // count
-        verdicts.expect(arena <= one - 0.9 * freed, "a table on %d replicas: %d bytes, one worker %d; %d of its state need not be there" % (
+        verdicts.expect(arena <= one + table - 0.9 * freed, "a table on %d replicas: %d bytes, one worker %d; %d of its state need not be there" % (
             count, arena, one, freed))
         once = [worker["state_once"] for worker in plan(source, *flags, "--replicas", count, "--memory-budget", smallest)["workers"]]
         verdicts.expect(max(once) <= 9 * sum(once) / (8 * count), "a table's state on %d replicas: %s" % (count, once))

@@ -12,16 +12,16 @@
 // ROOM: microbatch = 4, count = 1
 // ROOM-SAME: rows = []
 // TIGHT: microbatch = 4, count = 1
-// TIGHT-SAME: rows = [#plan.rows<first = 0, last = 4, examples = 1, positions = 8>]
+// TIGHT-SAME: rows = [#plan.rows<first = 0, last = 4, examples = 1, positions = 8, zeroed = [{{.*}}]>]
 // WHOLE: no plan fits into an arena of 13000 bytes
 
 // A number is taken, whatever it costs. A block of two examples asks for micro-batches of two.
-// ASKED: rows = [#plan.rows<first = 0, last = 4, examples = 1, positions = 2>]
+// ASKED: rows = [#plan.rows<first = 0, last = 4, examples = 1, positions = 2, zeroed = [{{.*}}]>]
 // EXAMPLES: a block of 16 rows holds 2 examples, of which a micro-batch of 1 is no multiple
 
 // No example that belongs to a grain may be cut.
 // GRAIN: got 4; nearest: 16
-// GRAINS: rows = [#plan.rows<first = 0, last = {{[0-9]+}}, examples = 2, positions = 8>]
+// GRAINS: rows = [#plan.rows<first = 0, last = {{[0-9]+}}, examples = 2, positions = 8, zeroed = [{{.*}}]>]
 func.func @train(%w: tensor<64x4xf32> {nn.path = "w"}, %x: tensor<4x8x4xf32, #nn.batch<0>> {nn.field = 0},
                  %text: tensor<4x9xi32, #nn.batch<0>> {nn.field = 1})
     -> (tensor<64x4xf32> {nn.path = "w"}, tensor<f32> {nn.name = "loss"}) attributes {PLACE} {

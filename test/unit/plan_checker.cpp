@@ -319,7 +319,53 @@ static StepGraph masked() {
   return b.g;
 }
 
+// With one micro-batch a sum begins with its first work, which clears it, and its bytes are others' before.
+static void testLateSums(StepGraph g) {
+  SearchOptions options;
+  options.microbatch = g.batch;
+  SearchResult early = Planner(g).search(options);
+  g.sumsBeginLate = true;
+  SearchResult late = Planner(g).search(options);
+  expect(late.plan.peakLive < early.plan.peakLive, "sums that begin late need fewer bytes: " + std::to_string(late.plan.peakLive) + " and " +
+                                                       std::to_string(early.plan.peakLive));
+  ScheduledProgram good = scheduledProgram(g, late.plan.decision);
+  good.peakLive = late.plan.peakLive;
+  expect(checkPlan(g, good).empty() && good.loops.back().zeroed.empty(), "accepts sums that begin late: " + checkPlan(g, good));
+  auto begins = [](const Launch &l) { return !l.zeroed.empty(); };
+  reject(g, good, "a sum that goes on from other bytes", [&](ScheduledProgram &p, int n) {
+    Launch *l = pick(p, n, begins);
+    return l && (l->zeroed.pop_back(), true);
+  });
+  reject(g, good, "a sum that is cleared behind its work", [&](ScheduledProgram &p, int n) {
+    Launch *l = pick(p, n, begins);
+    if (!l)
+      return false;
+    (l + 1)->zeroed.push_back(l->zeroed.back());
+    l->zeroed.pop_back();
+    return true;
+  });
+  reject(g, good, "a sum that is cleared by the loop", [&](ScheduledProgram &p, int n) {
+    Launch *l = pick(p, n, begins);
+    return l && (p.loops.back().zeroed.push_back(l->zeroed.back()), true);
+  });
+  reject(g, good, "a sum in bytes that are alive when it begins", [&](ScheduledProgram &p, int n) {
+    Launch *l = pick(p, n, [&](const Launch &x) { return begins(x) && !x.reads.empty(); });
+    if (!l)
+      return false;
+    const Place &read = l->reads.front();
+    for (Launch &launch : p.launches)
+      for (auto *places : {&launch.reads, &launch.writes, &launch.zeroed})
+        for (Place &place : *places)
+          if (place.buffer == l->zeroed.front().buffer)
+            place.offset = read.offset;
+    return true;
+  });
+  options.microbatch = 1;
+  expect(Planner(g).search(options).plan.decision.loops.back().zeroed.size() > 0, "several micro-batches find their sums cleared");
+}
+
 int main() {
+  testLateSums(transformer(2, 64, 32, 256, 4));
   testMutants(masked(), "none", 4);
   testMutants(masked(), "all", 1);
   testMutants(transformer(2, 64, 32, 256, 4), "sqrt", 2);

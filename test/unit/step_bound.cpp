@@ -90,6 +90,7 @@ int main(int argc, char **argv) {
   for (int i = 0; i < graphs; ++i) {
     Case one;
     StepGraph g = randomStep(random);
+    g.sumsBeginLate = i % 2 == 1; // counts at the micro-batch of all examples
     Planner planner(g);
     for (int64_t b : {int64_t(1), int64_t(4)}) {
       SearchOptions options;
