@@ -9,16 +9,25 @@
 
 namespace cinch::solve {
 
-// The order of the loop is settled first: every schedule is made from it.
+// The order of the loop is settled first: every schedule is made from it, at every micro-batch. All but one have their sums from the begin of the
+// loop, so sums do not count in it.
 static GraphIndex ordered(const StepGraph &graph, uint64_t orderSeed) {
   GraphIndex index(graph);
-  if (index.error.empty())
-    index.loop = orderSeed ? shuffled(index, index.loop, orderSeed) : reorder(index, graph.batch, index.loop, true);
+  if (!index.error.empty())
+    return index;
+  if (orderSeed) {
+    index.loop = shuffled(index, index.loop, orderSeed);
+    return index;
+  }
+  StepGraph early = graph;
+  early.sumsBeginLate = false;
+  GraphIndex ofAll(early);
+  index.loop = reorder(ofAll, graph.batch, ofAll.loop, true);
   return index;
 }
 
 Planner::Planner(const StepGraph &g, uint64_t orderSeed)
-    : graph(g), index(ordered(graph, orderSeed)), sweep(index) {
+    : graph(g), shuffledLoop(orderSeed != 0), index(ordered(graph, orderSeed)), sweep(index) {
   if (index.error.empty())
     findHeldOver();
 }
@@ -84,6 +93,12 @@ void Planner::makeSchedules() {
       schedules.push_back(std::move(all[i]));
 }
 
+// The micro-batch at which sums begin late has an order of its own.
+std::vector<int> Planner::inOrder(const std::vector<int> &loop, int64_t b) const {
+  bool late = graph.sumsBeginLate && b == graph.batch && !shuffledLoop;
+  return late ? reorder(index, b, loop, true) : loop;
+}
+
 void Planner::addMicrobatch(int64_t b) {
   if (std::find(done.begin(), done.end(), b) != done.end())
     return;
@@ -92,8 +107,8 @@ void Planner::addMicrobatch(int64_t b) {
   Timeline line(index);
   plainRung(b);
   for (const RematCandidate &c : schedules)
-    if (c.loop != index.loop && line.build(b, c.loop))
-      rungs.push_back({b, c.name, c.loop, line.peak, predictedSeconds(index, b, c.loop), nullptr});
+    if (std::vector<int> loop = inOrder(c.loop, b); c.loop != index.loop && line.build(b, loop))
+      rungs.push_back({b, c.name, loop, line.peak, predictedSeconds(index, b, loop), nullptr});
 }
 
 // Between the plan that keeps everything and the bound, at targets that depend on the graph alone: the plan of the
@@ -325,12 +340,13 @@ const Plan &Planner::packed(int rung, bool thorough) {
 
 // The plan that computes nothing again, whose ladder may not be needed.
 int Planner::plainRung(int64_t b) {
+  std::vector<int> loop = inOrder(index.loop, b);
   for (size_t i = 0; i < rungs.size(); ++i)
-    if (rungs[i].microbatch == b && !rungs[i].asked && rungs[i].loop == index.loop)
+    if (rungs[i].microbatch == b && !rungs[i].asked && rungs[i].loop == loop)
       return int(i);
   Timeline line(index);
-  line.build(b, index.loop);
-  rungs.push_back({b, "none", index.loop, line.peak, predictedSeconds(index, b, index.loop), nullptr});
+  line.build(b, loop);
+  rungs.push_back({b, "none", loop, line.peak, predictedSeconds(index, b, loop), nullptr});
   return int(rungs.size()) - 1;
 }
 

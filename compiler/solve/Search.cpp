@@ -47,7 +47,7 @@ std::vector<int> Planner::rungsOf(const SearchOptions &options, std::string &err
     }
     // A named strategy is one schedule a micro-batch.
     std::string name = str(options.strategy);
-    std::vector<int> loop = schedule(sweep, options.strategy);
+    std::vector<int> loop = inOrder(schedule(sweep, options.strategy), b);
     int found = -1;
     for (size_t i = 0; i < rungs.size(); ++i)
       if (rungs[i].microbatch == b && rungs[i].loop == loop)

@@ -90,6 +90,7 @@ private:
   std::string adviceFor(const SearchOptions &);
   std::vector<int64_t> sizesOf(const SearchOptions &, std::string &error) const;
   int plainRung(int64_t microbatch);
+  std::vector<int> inOrder(const std::vector<int> &loop, int64_t microbatch) const;
   void findHeldOver();
   std::vector<int> rungsOf(const SearchOptions &, std::string &error);
   void makeSchedules();
@@ -110,6 +111,7 @@ private:
   const Plan &packed(int rung, bool thorough = false);
 
   const StepGraph &graph;
+  bool shuffledLoop; // its order was drawn
   GraphIndex index;
   Sweep sweep;
   std::vector<RematCandidate> schedules;
