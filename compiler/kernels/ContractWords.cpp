@@ -42,24 +42,29 @@ ContractEmitter::Values ContractEmitter::multiplyWords(const Tile &tile, Value s
   return results;
 }
 
-// The chains of the even elements, then those of the odd ones: what a loop has in registers is one chain an output, and so the tile is as
-// large as one of f32. The odd chain of a block of one element is +0.0, which only turns an even one of -0.0: so does the low half, +0.0 times
-// +0.0, where panels hold an element a step.
+// Both chains of every output at once, beside its sum: three registers an output, and none of them in memory in between. The odd chain of a
+// block of one element is +0.0, which only turns an even one of -0.0: so does the low half, +0.0 times +0.0, where panels hold an element a step.
 ContractEmitter::Values ContractEmitter::wordBlock(const Tile &tile, Value first, int64_t count, Values accumulators) {
-  int64_t groups = (count + 3) / 4, unroll = groups % 4 == 0 ? 4 : 1;
-  Values fresh(accumulators.size(), zeros(plan.lanes));
-  auto chain = [&](int64_t odd) {
-    if (groups == 1)
-      return multiplyWords(tile, add(first, odd), fresh);
-    return overRange(number(0), number(2 * groups), 2 * unroll, fresh, [&](Value step, Values values) {
-      for (int64_t i = 0; i < unroll; ++i)
-        values = multiplyWords(tile, add(first, add(step, 2 * i + odd)), values);
-      return values;
-    });
+  const size_t size = accumulators.size();
+  const int64_t groups = (count + 3) / 4, chains = count > 1 ? 2 : 1; // words of the even elements and of the odd ones take turns
+  auto multiply = [&](Value group, Values values) {
+    for (int64_t chain = 0; chain < chains; ++chain) {
+      ValueRange before = ValueRange(values).slice(size_t(chain) * size, size);
+      Values after = multiplyWords(tile, add(first, add(mul(group, 2), chain)), before);
+      std::copy(after.begin(), after.end(), values.begin() + chain * int64_t(size));
+    }
+    return values;
   };
-  Values even = chain(0), odd = count > 1 ? chain(1) : fresh;
-  for (size_t i = 0; i < accumulators.size(); ++i) {
-    Value sum = plan.hasWords() ? Value(arith::AddFOp::create(builder, loc, even[i], odd[i])) : even[i];
+  Values fresh(size_t(chains) * size, zeros(plan.lanes));
+  const int64_t unroll = groups % 4 == 0 ? 4 : groups % 2 == 0 ? 2 : 1;
+  Values sums = groups == 1 ? multiply(number(0), fresh) : overRange(number(0), number(groups), unroll, fresh, [&](Value group, Values values) {
+    for (int64_t i = 0; i < unroll; ++i)
+      values = multiply(add(group, i), values);
+    return values;
+  });
+  for (size_t i = 0; i < size; ++i) {
+    Value odd = chains > 1 ? sums[size + i] : Value(zeros(plan.lanes));
+    Value sum = plan.hasWords() ? Value(arith::AddFOp::create(builder, loc, sums[i], odd)) : sums[i];
     accumulators[i] = arith::AddFOp::create(builder, loc, accumulators[i], sum);
   }
   return accumulators;

@@ -16,7 +16,8 @@ static double costOfStep(const ContractPlan &plan, int64_t rows, int64_t vectors
     return std::max({16.0 * double(squares * vectors), 8.0 * double(squares + vectors), 52.0}) + 4;
   }
   double fmas = double(rows * vectors), loads = double(rows + vectors);
-  double load = plan.dots ? 1.0 : 0.9; // a word of A is an instruction of its own
+  // A word of A is an instruction of its own, or part of the only one that needs it.
+  double load = !plan.dots ? 0.9 : plan.hasWords() && vectors == 1 ? 0.85 : 1.0;
   return std::max({fmas, loads * load, 8.0}) + 0.5;
 }
 
@@ -53,6 +54,11 @@ static double costOfRowsApart(const ContractPlan &plan, int mr, int nv) {
 // Accumulators, one step's vectors of B and one broadcast fit the registers with one to spare: more spills.
 static int mostChains(bool manyRegisters) { return manyRegisters ? 28 : 12; }
 static bool hasTwoChains(const ContractPlan &plan) { return plan.pairs && !plan.dots && !plan.amx; } // an output, at once
+static bool hasSums(const ContractPlan &plan) { return plan.dots && plan.hasWords(); } // beside its two chains
+constexpr int kMostSums = 10;
+static bool fitsRegisters(const ContractPlan &plan, int64_t outputs) {
+  return hasSums(plan) ? outputs <= kMostSums : outputs * (hasTwoChains(plan) ? 2 : 1) <= mostChains(plan.manyRegisters);
+}
 static constexpr int kMostSquares = 4; // of 16 rows and one vector, with AMX: the other half of the registers holds operands
 static bool fitsAmx(int64_t rows, int64_t vectors) { return rows % 16 == 0 && rows / 16 * vectors <= kMostSquares; }
 
@@ -62,9 +68,12 @@ static const Tiles &tilesOf(const ContractPlan &plan) {
   static const Tiles narrow{{6, 2}, {4, 3}, {4, 2}, {5, 2}, {12, 1}, {8, 1}, {2, 4}, {1, 12}};
   static const Tiles widePairs{{4, 3}, {6, 2}, {12, 1}, {2, 6}, {1, 12}, {8, 1}};
   static const Tiles narrowPairs{{3, 2}, {6, 1}, {2, 3}, {4, 1}, {1, 6}};
+  static const Tiles words{{10, 1}, {9, 1}, {8, 1}, {5, 2}, {3, 3}, {4, 2}, {2, 5}, {1, 10}};
   static const Tiles squares{{32, 2}, {16, 4}, {64, 1}, {16, 3}, {48, 1}, {16, 2}, {32, 1}, {16, 1}};
   if (plan.amx)
     return squares;
+  if (hasSums(plan))
+    return words;
   return hasTwoChains(plan) ? (plan.manyRegisters ? widePairs : narrowPairs) : plan.manyRegisters ? wide : narrow;
 }
 
@@ -152,7 +161,7 @@ void chooseTiling(ContractPlan &plan, const ContractSpec &spec, const TargetInfo
   if (!measured || plan.bands == Bands::Planar)
     return;
   auto [rows, vectors] = clipped(plan, {measured->rows, measured->vectors});
-  bool fits = plan.amx ? fitsAmx(rows, vectors) : rows * vectors * (hasTwoChains(plan) ? 2 : 1) <= mostChains(plan.manyRegisters);
+  bool fits = plan.amx ? fitsAmx(rows, vectors) : fitsRegisters(plan, rows * vectors);
   if (!plan.rowsInTile && fits)
     plan.tiling.rows = rows, plan.tiling.vectors = vectors;
   plan.tiling.steps = measured->steps, plan.tiling.near = measured->near, plan.tiling.far = measured->far;
