@@ -43,11 +43,12 @@ AttendEmitter::AttendEmitter(OpBuilder &builder, ModuleOp module, const std::str
   lanes = logicalLanes(spec.elem);
   queryBlock = queryBlockOf(spec);
   vector = VectorType::get({lanes}, elem);
-  // Accumulators that fit the registers: 6 x 4 of 32, or 6 x 2 halves of 16. Rows of bf16 have two chains, one after the other, and
-  // those of a tile have the same terms.
-  tileRows = spec.pairs ? 4 : 6;
-  tileVectors = target.lanes < 16 ? 1 : 4;
+  // Accumulators that fit the registers: 6 x 4 of 32, or 6 x 2 halves of 16. Rows of bf16 have two chains, and those of a tile have the same
+  // terms. By words, both chains and the sum are in registers at once.
   amx = spec.pairs && target.amx;
+  dots = spec.pairs && target.dots && !amx;
+  tileRows = dots ? 8 : spec.pairs ? 4 : 6;
+  tileVectors = dots || target.lanes < 16 ? 1 : 4;
 
   Type indexType = b.getIndexType();
   auto arenaType = MemRefType::get({kArenaBytes}, b.getI8Type());

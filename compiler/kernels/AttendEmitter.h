@@ -62,7 +62,7 @@ public:
   int64_t lanes; // of a vector of queries or features: 16 in f32, 8 in f64
   int64_t queryBlock;
   mlir::VectorType vector;
-  bool amx = false;
+  bool amx = false, dots = false; // products by words of two terms: tdpbf16ps, vdpbf16ps
 
   // Index arithmetic, folded where constant.
   mlir::Value index(int64_t);
@@ -157,24 +157,44 @@ private:
   mlir::Value queryNumbers(mlir::Value first); // i32: first, first + 1, ..
   using Values = llvm::SmallVector<mlir::Value>;
   Values pairChains(mlir::Value from, mlir::Value to, Values accumulators, llvm::function_ref<Values(mlir::Value, mlir::ValueRange)> step);
-  void productColumns(const TileProduct &, mlir::Value col, int vectors, int64_t validLast);
   // By AMX (AttendAmx.cpp).
   void amxProduct(const TileProduct &);
   void amxColumns(const TileProduct &, mlir::Value col, int64_t valid, Place panelA, int64_t pitchA, Place panelB, Place results);
-  void packA(const TileProduct &, Place panel, int64_t pitch);
-  void packB(const TileProduct &, mlir::Value col, int64_t valid, Place panel);
+  // By words of two terms (AttendWords.cpp).
+  struct WordsOfA {
+    Place at;
+    int64_t row = 0, step = 0;
+  };
+  Place panel(int64_t firstWord);
+  std::pair<int64_t, int64_t> termsOfWord(int64_t step);
   mlir::Value wordsOf(mlir::Value low, mlir::Value high);
   mlir::Value loadAlive(Place, mlir::Value offset, mlir::Value alive, double filler);
+  mlir::Value loadTerm(const TileProduct &, Place, mlir::Value offset, mlir::Value term, int64_t count, double filler);
+  mlir::Value wordsOfA(const TileProduct &, mlir::Value row, mlir::Value first, int64_t step);
+  void packRowsOfA(const TileProduct &, Place panel, int64_t pitch);
+  void packStepsOfA(const TileProduct &, Place panel, int64_t pitch);
+  void packB(const TileProduct &, mlir::Value col, int64_t valid, Place panel, int64_t width);
+  WordsOfA packWordsOfA(const TileProduct &);
+  Place panelOfB();
+  Values wordChains(const WordsOfA &, mlir::ValueRange rows, Place panelB, mlir::Value from, mlir::Value to, Values sums);
+  void productColumns(const TileProduct &, const WordsOfA &, mlir::Value col, int vectors, int64_t validLast);
   void transpose8(llvm::SmallVectorImpl<mlir::Value> &rows);
   int tileRows = 1, tileVectors = 1; // of products in vector registers; no bit depends on them
   mlir::Value scratchStart;
   int64_t drawsAt, panelsAt; // bytes into the scratch
 };
 
-// Scratch of a thread when the kernel itself uses `own` bytes of it: behind those draws, then panels for AMX.
+// Scratch of a thread when the kernel itself uses `own` bytes of it: behind those draws, then panels of words.
 int64_t attendScratch(const AttendSpec &, int64_t own, const TargetInfo &);
 int64_t attendDrawBytes(const AttendSpec &);
-int64_t attendPanelBytes(const AttendSpec &);
+int64_t attendPanelBytes(const AttendSpec &, const TargetInfo &);
+
+// Where panels of words lie, in words of four bytes: A, then B, then results of AMX. A product has at most 64 rows, and as many terms as a
+// key has features or a block has keys.
+struct AttendPanels {
+  int64_t a = 0, pitchA, stepA, b, results, words; // pitchA: between rows, stepA: between steps that have all rows
+  AttendPanels(const AttendSpec &, bool amx);
+};
 
 // Buffers named by the views of a spec: largest number + 1.
 int64_t bufferCount(const AttendSpec &);

@@ -111,8 +111,7 @@ int64_t attendDrawBytes(const AttendSpec &spec) {
 }
 
 int64_t attendScratch(const AttendSpec &spec, int64_t own, const TargetInfo &target) {
-  int64_t panels = spec.pairs && target.amx ? attendPanelBytes(spec) : 0;
-  return solve::roundUp(own + attendDrawBytes(spec) + panels);
+  return solve::roundUp(own + attendDrawBytes(spec) + attendPanelBytes(spec, target));
 }
 
 static Value drawWords(AttendEmitter &e, Value at) {
