@@ -41,6 +41,12 @@ def held(found):
     return found["peak_live"] - found["persistent"] - found["peak_accumulators"] - copies(found)
 
 
+def accumulators(found):
+    """Bytes of all gradients: with one micro-batch each of them begins late, so that few are there when the backward sweep starts."""
+    made, kinds = found["instances"], found["buffers"]["kind"]
+    return sum(size for size, buffer in zip(made["bytes"], made["buffer"]) if kinds[buffer] == "accumulator")
+
+
 def bounds(found, room):
     """Forward seconds of a micro-batch's loop, and the least that must run again with `room` bytes of activations."""
     kernels, runs, made = found["kernels"], found["runs"], found["instances"]
@@ -106,7 +112,7 @@ def images(folder, count):
 def headline(net, depth, rounds, steps):
     """`depth` and ten times as many; what they take beside the deep one that recomputes nothing."""
     shallow, deep = (programs.plan(net.file, *net.plain(n)) for n in (depth, 10 * depth))
-    budget = deep["memory"] - held(deep) + held(shallow)
+    budget = deep["memory"] - held(deep) + held(shallow) - deep["peak_accumulators"] + accumulators(deep)
     limit = ["--memory-budget", f"{budget}B", "--remat", "auto"]
     wanted = {"fixed": [*limit, "--microbatch", str(net.batch)], "free": [*limit, "--microbatch", "auto"]}
     found = {name: programs.plan(net.file, *net.options(10 * depth, *more)) for name, more in wanted.items()}
