@@ -238,7 +238,7 @@ void Planner::deepen(int64_t b) {
     int tries = int(std::min(double(kDeep.kernelTries) / double(kernels) * weight(lower[i]) / all, double(kDeep.triesAKernel * kernels)));
     int64_t target = rungs[lower[i]].peakLive;
     if (i + 1 == lower.size())
-      return addPacked(refiner, lower[i], above, kDeep.lastTimes * tries, steps, fastest);
+      return addPacked(refiner, lower[i], above, kDeep.lastTimes * tries, steps, i, fastest);
     std::vector<int> loop = shakenFrom(refiner, startsOf(refiner, lower[i], above, target, steps), target, tries, steps, i, {});
     double seconds = predictedSeconds(index, b, loop);
     if (seconds >= fastest && seconds < rungs[lower[i]].seconds && line.build(b, loop)) {
@@ -277,19 +277,19 @@ int64_t Planner::smallestRoom(int rung) {
   for (int r : ladder) {
     if (rungs[size_t(r)].peakLive >= room)
       break;
-    if (packed(r).error.empty())
-      room = std::min(room, packed(r).decision.arenaBytes);
+    if (packed(r).error.empty()) // what was packed well meanwhile plays no part
+      room = std::min(room, rungs[size_t(r)].quickBytes);
   }
   return room;
 }
 
 // Of the smallest rung only what is packed into its room counts (SmallestRung.h). Where the rung itself takes more than what is alive in it, half
 // of that may be alive as well, and half is left to packing.
-void Planner::addPacked(Refiner &refiner, int rung, const Loops &above, int tries, int steps, double fastest) {
+void Planner::addPacked(Refiner &refiner, int rung, const Loops &above, int tries, int steps, uint64_t seed, double fastest) {
   int64_t b = rungs[size_t(rung)].microbatch, room = smallestRoom(rung), alive = rungs[size_t(rung)].peakLive;
   PackedInto packedInto(index, b, room, fastest, kDeep.packings, kDeep.packingWork);
   int64_t target = alive + std::max<int64_t>(0, room - alive) / 2;
-  shakenFrom(refiner, startsOf(refiner, rung, above, target, steps), target, tries, steps, uint64_t(rung), std::ref(packedInto));
+  shakenFrom(refiner, startsOf(refiner, rung, above, target, steps), target, tries, steps, seed, std::ref(packedInto));
   if (!packedInto.best)
     return;
   rungs.push_back({b, "searched and packed", packedInto.bestLoop, packedInto.best->peakLive, packedInto.best->seconds, packedInto.best, true});
@@ -328,7 +328,8 @@ const Plan &Planner::packed(int rung, bool thorough) {
   Choice choice{r.microbatch, r.loop};
   if (!r.plan) {
     r.plan = std::make_shared<Plan>(evaluateQuickly(index, choice));
-    r.packedWell = r.plan->decision.arenaBytes == r.plan->peakLive;
+    r.quickBytes = r.plan->decision.arenaBytes;
+    r.packedWell = r.quickBytes == r.plan->peakLive;
   }
   if (thorough && !r.packedWell) {
     r.packedWell = true;

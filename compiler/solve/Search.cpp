@@ -59,7 +59,8 @@ std::vector<int> Planner::rungsOf(const SearchOptions &options, std::string &err
         return {};
       }
       found = int(rungs.size());
-      rungs.push_back({b, name, loop, line.peak, predictedSeconds(index, b, loop), nullptr, true});
+      rungs.push_back({b, name, loop, line.peak, predictedSeconds(index, b, loop), nullptr});
+      rungs.back().asked = true;
     }
     chosen.push_back(found);
   }
@@ -170,9 +171,18 @@ int Planner::fastestWithin(const SearchOptions &options, const std::vector<Size>
       refineMicrobatch(size.microbatch);
       look(ladderOf(size.microbatch));
     }
+  const bool deep = options.deep && (best >= 0 || options.fasterThan < SearchOptions().fasterThan);
+  if (deep && options.arenaBudget)
+    for (const Size &size : sizes)
+      if (Gap *gap = mayWin(size) ? gapAt(size.microbatch, *options.arenaBudget) : nullptr) {
+        look(ladderOf(size.microbatch, true)); // what was found of it before
+        // The next one is slower, but it may be packed where this one was not.
+        while (gap->seconds < limit() && nextInGap(*gap, *options.arenaBudget) >= 0)
+          look(ladderOf(size.microbatch, true));
+      }
   // What does not fit without is refused, whatever was asked before. A micro-batch of which nothing fits yet is searched deeper, too: plans come of
   // it that need fewer bytes.
-  if (options.deep && (best >= 0 || options.fasterThan < SearchOptions().fasterThan))
+  if (deep)
     for (const Size &size : sizes) {
       double fastest;
       if (mayWin(size) && !lowerEnd(size.microbatch, fastest).empty() && fastest < limit()) {

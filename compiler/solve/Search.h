@@ -79,7 +79,8 @@ private:
     std::shared_ptr<Plan> plan; // packed when first needed
     bool packedWell = false;    // no packing of it is known to be lower, or the search for one has been done
     bool asked = false;         // only there because a user named the strategy: no part of the ladder
-    bool deep = false;          // of `deepen`
+    bool deep = false;          // of `deepen`, or between two rungs of the ladder
+    int64_t quickBytes = 0;     // of the arena, packed quickly
   };
   struct Size { // a micro-batch and what is proven of it: no plan needs less, none is faster
     int64_t microbatch, bound;
@@ -97,9 +98,18 @@ private:
   void addMicrobatch(int64_t microbatch);
   void refineMicrobatch(int64_t microbatch);
   void deepen(int64_t microbatch);
+  // Between two rungs that lie far apart (LadderGap.cpp).
+  struct Gap {
+    int above, below;               // rungs; no other of the ladder lies between them and is faster than the lower one
+    int64_t microbatch, next = 0;   // the target that comes next, counted from the upper end
+    double seconds;                 // of the latest that was found, or of the upper end
+    std::vector<int> loop;          // likewise
+  };
+  Gap *gapAt(int64_t microbatch, int64_t bytes);
+  int nextInGap(Gap &, int64_t bytes);
   int64_t smallestRoom(int rung);
   using Loops = std::vector<std::vector<int>>;
-  void addPacked(Refiner &, int rung, const Loops &above, int tries, int steps, double fastest);
+  void addPacked(Refiner &, int rung, const Loops &above, int tries, int steps, uint64_t seed, double fastest);
   Loops startsOf(Refiner &, int rung, const Loops &above, int64_t target, int steps) const;
   std::vector<int> shakenFrom(Refiner &, const Loops &starts, int64_t target, int tries, int steps, uint64_t seed,
                               const std::function<bool(const std::vector<int> &)> &serves) const;
@@ -117,6 +127,7 @@ private:
   std::vector<RematCandidate> schedules;
   std::vector<std::pair<int, std::vector<int>>> heldOver; // kernels, and what of theirs is read beyond the turn
   std::vector<Rung> rungs;
+  std::vector<std::unique_ptr<Gap>> gaps; // that were looked into
   std::vector<int64_t> done, refined, deepened; // micro-batches whose rungs exist, those whose refined rungs do, and those of `deepen`
 };
 
