@@ -5,7 +5,7 @@
 
 Three nets: residual feed-forward blocks (models/deep.cinch) and a ResNet (models/resnet_deep.cinch), which are real programs, and a residual net
 of convolutions as a cost graph, planned by `cinch solve remat`. Then bytes of activations by depth: a ResNet under `sqrt`, and examples/revnet,
-whose blocks are reversible. Activations are what is alive at the peak beside parameters, state, gradient accumulators and copies of filters, which
+whose blocks are reversible. Activations are what the peak takes beyond parameters, state, all gradients and copies of filters, which
 grow with the depth whatever is recomputed. Times are per block, beside the deep net that recomputes nothing.
 
 The counting bound: when the backward sweep starts, no more than those bytes are held, and each value that it reads and that is not held
@@ -37,14 +37,15 @@ def copies(found):
                if run >= 0 and lower <= peak < upper and kernels[runs["kernel"][run]]["section"] == "before")
 
 
-def held(found):
-    return found["peak_live"] - found["persistent"] - found["peak_accumulators"] - copies(found)
-
-
 def accumulators(found):
-    """Bytes of all gradients: with one micro-batch each of them begins late, so that few are there when the backward sweep starts."""
+    """Bytes of all gradients. With one micro-batch each of them begins late: until then others may use its bytes."""
     made, kinds = found["instances"], found["buffers"]["kind"]
     return sum(size for size, buffer in zip(made["bytes"], made["buffer"]) if kinds[buffer] == "accumulator")
+
+
+def held(found):
+    """What the peak takes beyond parameters, state, all gradients and copies of filters."""
+    return found["peak_live"] - found["persistent"] - accumulators(found) - copies(found)
 
 
 def bounds(found, room):
@@ -112,11 +113,11 @@ def images(folder, count):
 def headline(net, depth, rounds, steps):
     """`depth` and ten times as many; what they take beside the deep one that recomputes nothing."""
     shallow, deep = (programs.plan(net.file, *net.plain(n)) for n in (depth, 10 * depth))
-    budget = deep["memory"] - held(deep) + held(shallow) - deep["peak_accumulators"] + accumulators(deep)
+    budget = deep["memory"] - held(deep) + held(shallow)
     limit = ["--memory-budget", f"{budget}B", "--remat", "auto"]
     wanted = {"fixed": [*limit, "--microbatch", str(net.batch)], "free": [*limit, "--microbatch", "auto"]}
     found = {name: programs.plan(net.file, *net.options(10 * depth, *more)) for name, more in wanted.items()}
-    forward, again = bounds(deep, held(shallow))
+    forward, again = bounds(deep, held(shallow) + accumulators(deep))  # when the backward sweep starts no gradient has begun
     count, dear = 1 + 0.9 * forward / deep["seconds"], 1 + again / deep["seconds"]
     times = {}
     if rounds:

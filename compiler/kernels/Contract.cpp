@@ -222,7 +222,7 @@ void ContractEmitter::emitBlock(Origin origin, Range n, Range mUnits, KBlock blo
     });
   }
   packB(origin.b, n, block);
-  if (plan.skipsOutside())
+  if (plan.skipsOutside() || plan.sparesPlaces)
     block.finite = isFinite(n, block);
   if (plan.bands == Bands::Planar)
     return emitPlanar(origin, mUnits);

@@ -204,6 +204,8 @@ private:
   Values wordBlock(const Tile &, Value first, int64_t count, Values accumulators);
   Values unlessOutside(const Tile &, KBlock, Value run, Values chains, llvm::function_ref<Values(Values)>);
   Values runsOfTile(const Tile &, KBlock, Values chains);
+  Range placesInside(const Tile &, const ContractDim &);
+  Values placesOfTile(const Tile &, KBlock, Values chains);
   Values overRange(Value from, Value to, int64_t step, Values, llvm::function_ref<Values(Value, Values)>);
   mlir::SmallVector<Value> firstAccumulators(const Tile &, KBlock);
   void finishTile(const Tile &, KBlock, mlir::ValueRange accumulators);

@@ -2,6 +2,8 @@
 // not finite (the sum is a NaN then) or c is -0.0 (which may become +0.0). Both are asked for, so leaving such steps out changes no bit.
 #include "compiler/kernels/ContractEmitter.h"
 
+#include <functional>
+
 using namespace mlir;
 
 namespace cinch::kernels {
@@ -93,6 +95,55 @@ ContractEmitter::Values ContractEmitter::unlessOutside(const Tile &tile, KBlock 
   Values needed = choose(
       outside, always.getType(), [&] { return Values{hasNegativeZero(chains)}; }, [&] { return Values{always}; });
   return choose(needed[0], ValueRange(chains).getTypes(), [&] { return steps(chains); }, [&] { return chains; });
+}
+
+// The places [first, last) of a dim of k that lie within its bound, where there is one.
+ContractEmitter::Range ContractEmitter::placesInside(const Tile &tile, const ContractDim &dim) {
+  if (!dim.isBounded())
+    return {number(0), number(dim.size)};
+  const size_t i = dim.bound0 ? 0 : 1;
+  const int64_t step = i == 0 ? dim.bound0 : dim.bound1;
+  Value before = max(sub(number(0), tile.bound[i]), number(0)), until = max(sub(number(plan.bounds[i].size), tile.bound[i]), number(0));
+  Value last = min(div(add(until, step - 1), step), dim.size);
+  return {min(div(add(before, step - 1), step), last), last};
+}
+
+// Of the examples of a block the places that this tile's tap has inside.
+ContractEmitter::Values ContractEmitter::placesOfTile(const Tile &tile, KBlock block, Values chains) {
+  const int64_t image = plan.runsOfImage();
+  std::function<Values(size_t, Value, Values)> walk = [&](size_t dim, Value before, Values chains) { // `before`: the number among the dims so far
+    if (dim == plan.outerK.size()) {
+      Range places = placesInside(tile, plan.k);
+      Value start = mul(before, plan.k.size);
+      return overRange(places.first, places.second, 1, chains, [&](Value place, Values chains) {
+        Value step = add(start, place);
+        Tile at = tile;
+        at.a = add(tile.a, mul(step, tile.strideKA)), at.b = add(tile.b, mul(step, tile.strideKB));
+        return multiply(at, number(0), chains);
+      });
+    }
+    Range places = dim == 0 ? Range{number(0), div(block.runs, image)} : placesInside(tile, plan.outerK[dim]);
+    return overRange(places.first, places.second, 1, chains, [&](Value place, Values chains) {
+      return walk(dim + 1, dim == 0 ? place : add(mul(before, plan.outerK[dim].size), place), chains);
+    });
+  };
+  auto choose = [&](Value condition, llvm::function_ref<Values()> yes, llvm::function_ref<Values()> no) {
+    auto branch = scf::IfOp::create(builder, loc, ValueRange(chains).getTypes(), condition, /*withElseRegion=*/true);
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(branch.thenBlock());
+    scf::YieldOp::create(builder, loc, yes());
+    builder.setInsertionPointToStart(branch.elseBlock());
+    scf::YieldOp::create(builder, loc, no());
+    return Values(branch.getResults());
+  };
+  Values spared = choose(block.finite, [&] { return walk(0, number(0), chains); }, [&] { return chains; });
+  Value all = arith::XOrIOp::create(builder, loc, block.finite, arith::ConstantIntOp::create(builder, loc, 1, 1));
+  all = arith::OrIOp::create(builder, loc, all, hasNegativeZero(spared));
+  auto whole = [&] { // C has not been written yet
+    return overRange(number(0), block.total, plan.unroll, firstAccumulators(tile, block),
+                     [&](Value k, Values values) { return multiplySteps(tile, k, values); });
+  };
+  return choose(all, whole, [&] { return spared; });
 }
 
 // Of packed windows: a stretch of k after the other.

@@ -9,26 +9,28 @@ namespace cinch::kernels {
 static int64_t ContractDim::*const kBounds[] = {&ContractDim::bound0, &ContractDim::bound1};
 
 // Of all pairs of an output and a stretch of k, those that are not left out. Each dim moves along one bound at most.
+static double shareInsideOf(const ContractPlan &plan, size_t bound, const ContractDims &ofK) {
+  std::vector<int64_t> places{plan.bounds[bound].offset};
+  for (const ContractDims *dims : {&plan.batch, &plan.outerM, &ofK})
+    for (const ContractDim &dim : *dims) {
+      if (dim.*kBounds[bound] == 0)
+        continue;
+      std::vector<int64_t> moved;
+      for (int64_t place : places)
+        for (int64_t step = 0; step < dim.size; ++step)
+          moved.push_back(place + step * (dim.*kBounds[bound]));
+      places = std::move(moved);
+    }
+  int64_t size = plan.bounds[bound].size;
+  auto inside = std::count_if(places.begin(), places.end(), [&](int64_t place) { return place >= 0 && place < size; });
+  return double(inside) / double(places.size());
+}
+
 static double shareInside(const ContractPlan &plan) {
   double share = 1;
-  for (size_t i = 0; i < plan.bounds.size(); ++i) {
-    if (!plan.skips[i])
-      continue;
-    std::vector<int64_t> places{plan.bounds[i].offset};
-    for (const ContractDims *dims : {&plan.batch, &plan.outerM, &plan.outerK})
-      for (const ContractDim &dim : *dims) {
-        if (dim.*kBounds[i] == 0)
-          continue;
-        std::vector<int64_t> moved;
-        for (int64_t place : places)
-          for (int64_t step = 0; step < dim.size; ++step)
-            moved.push_back(place + step * (dim.*kBounds[i]));
-        places = std::move(moved);
-      }
-    int64_t size = plan.bounds[i].size;
-    auto inside = std::count_if(places.begin(), places.end(), [&](int64_t place) { return place >= 0 && place < size; });
-    share *= double(inside) / double(places.size());
-  }
+  for (size_t i = 0; i < plan.bounds.size(); ++i)
+    if (plan.skips[i])
+      share *= shareInsideOf(plan, i, plan.outerK);
   return share;
 }
 
@@ -46,6 +48,32 @@ void chooseSkips(ContractPlan &plan) {
   double outside = 1 - shareInside(plan), rows = double(plan.m.size * countOf(plan.outerM));
   if (outside * rows < kRows || plan.k.size < kSteps)
     plan.skips[0] = plan.skips[1] = false;
+}
+
+// Each bound goes with one dim of k at most, and the rows of a tile with none.
+void chooseSpares(ContractPlan &plan) {
+  constexpr double kWorth = 0.97;
+  if (plan.pairs || plan.rounds || plan.grained || plan.overLanes || plan.bands != Bands::No || plan.bounds.empty() || plan.outerK.empty() ||
+      plan.rows.size() != 1 || plan.rows[0].isBounded() || plan.rows[0].a != 1 || plan.outerK.front().isBounded())
+    return;
+  double inside = 1;
+  for (size_t i = 0; i < plan.bounds.size(); ++i) {
+    ContractDims places = plan.outerK;
+    places.push_back(plan.k);
+    int moving = 0;
+    for (const ContractDim &dim : places) {
+      moving += dim.*kBounds[i] != 0;
+      if (dim.*kBounds[i] < 0 || (dim.bound0 && dim.bound1))
+        return;
+    }
+    if (moving > 1)
+      return;
+    inside *= shareInsideOf(plan, i, places);
+  }
+  if (inside >= kWorth)
+    return;
+  plan.sparesPlaces = true;
+  plan.skips[0] = plan.skips[1] = false;
 }
 
 bool formExamples(ContractPlan &plan, ContractDims m, ContractDims n, ContractDims k) {

@@ -446,6 +446,12 @@ static void chooseBlocks(ContractPlan &plan) {
   }
   if (plan.bands != Bands::No)
     chooseBand(plan, longest);
+  if (plan.sparesPlaces) { // blocks are whole examples
+    const int64_t image = plan.runsOfImage();
+    plan.sparesPlaces = plan.kc == plan.k.size && plan.runs >= image;
+    if (plan.sparesPlaces)
+      plan.runs -= plan.runs % image;
+  }
   int64_t lastRuns = countOf(plan.outerK) % plan.runs;
   int64_t last = plan.runs == 1 ? plan.k.size % plan.kc : lastRuns * plan.kc;
   chooseUnroll(plan, last);
@@ -537,6 +543,7 @@ ContractPlan planContract(const ContractSpec &given, const TargetInfo &target) {
   if (plan.pairs && target.amx && isQuickerByAmx(plan))
     plan.amx = true, plan.dots = false;
   chooseSkips(plan);
+  chooseSpares(plan);
   chooseTiling(plan, given, target);
   plan.mr = plan.tiling.rows;
   plan.nv = plan.tiling.vectors;

@@ -28,7 +28,9 @@
 //
 // Outside (windows and bands): where a whole tile's stretch of k lies outside of A, its steps would add +0.0 times what B holds. They are
 // left out if that changes nothing: if all of this block of B is finite and no chain of the tile is at -0.0. An image of few places beside
-// what lies outside of it has one place of many examples as the rows of a tile, so that no tile reaches over its end.
+// what lies outside of it has one place of many examples as the rows of a tile, so that no tile reaches over its end. The rows of a filter's
+// gradient belong to one tap; of a small image the tile walks those places alone that this tap has inside, a rectangle of each example, and
+// what it found counts if all of B is finite and no sum is -0.0; else the tile is computed again with all places.
 //
 // Lanes (a C that is contiguous along a batch dim and n together, as in convolutions in groups of few channels, or along an n that
 // fits one vector, of an A with bounds): no panels; a vector holds elements of that batch dim and n, a tile some rows of m and
@@ -118,6 +120,7 @@ struct ContractPlan {
   Bands bands = Bands::No;
   Band band;
   bool skips[2] = {};        // a tile and a stretch of k lie on one side of this bound: what lies outside is left out
+  bool sparesPlaces = false; // Windows of a filter's gradient: a tile leaves out what places of k its tap has outside
   bool rowsInTile = false;   // Bands::OfK: `rows` are all rows of C, in one tile
   // The reduction in blocks: `grain.size` of them, each from zero (k and outerK are those of one); all one chain if not.
   bool grained = false;
@@ -146,6 +149,7 @@ struct ContractPlan {
   bool directC = true;    // C is stored by vectors; else through a tile in scratch
 
   bool skipsOutside() const { return skips[0] || skips[1]; }
+  int64_t runsOfImage() const { return outerK.empty() ? 1 : countOf(outerK) / outerK.front().size; } // sparesPlaces: of an example
   int64_t nr() const { return int64_t(nv) * lanes; }
   int64_t blockK() const { return kc * runs; }           // longest block
   // Pairs: so many stretches of the inner dim are one run.
@@ -180,6 +184,7 @@ bool takesExamples(const ContractPlan &banded, const ContractPlan &windows); // 
 bool takesPlanar(const ContractPlan &otherwise, const ContractPlan &planar);
 bool formExamples(ContractPlan &, ContractDims m, ContractDims n, ContractDims k); // dims as the spec has them
 void chooseSkips(ContractPlan &);
+void chooseSpares(ContractPlan &); // sparesPlaces, before the blocks are chosen
 bool isQuickerByAmx(ContractPlan);         // than by vdpbf16ps, of pairs whose dims are formed (Tiling.cpp)
 double cyclesOfRows(const ContractPlan &); // of one step in k of all tiles, for each row of m (Tiling.cpp)
 

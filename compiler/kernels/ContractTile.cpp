@@ -161,6 +161,8 @@ void ContractEmitter::emitTile(const Tile &tile, KBlock block) {
     return finishTile(tile, block, pairChains(tile, block, accumulators));
   if (plan.bands != Bands::No)
     return finishTile(tile, block, bandChains(tile, block, accumulators));
+  if (plan.sparesPlaces)
+    return finishTile(tile, block, placesOfTile(tile, block, accumulators));
   if (plan.skipsOutside())
     return finishTile(tile, block, runsOfTile(tile, block, accumulators));
   finishTile(tile, block, overRange(number(0), block.total, plan.unroll, accumulators,
