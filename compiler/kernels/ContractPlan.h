@@ -42,6 +42,7 @@
 // Dots (pairs where the CPU has vdpbf16ps): c = fma(low, low, fma(high, high, c)) for words of two bf16, denormals flushed, which makes two
 // steps of a chain. Panels hold words, two for four elements of k: of the even ones (low 2, high 0) and of the odd ones (low 3, high 1). A
 // run is filled up to whole words by +0.0 in A and -0.0 in B, which changes no chain.
+// An output has three registers of a tile: both chains of a block and the sum of all blocks so far.
 //
 // AMX (pairs where the CPU has tdpbf16ps): an instruction adds one block of 32 elements of k to 16 x 16 results, so a tile is up to four such
 // squares of C. Panels hold words of two neighbours in k, (low 0, high 1), (low 2, high 3): A by rows, B by steps. A run is filled up to whole

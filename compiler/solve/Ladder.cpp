@@ -237,8 +237,11 @@ void Planner::deepen(int64_t b) {
   for (size_t i = 0; i < lower.size(); ++i) {
     int tries = int(std::min(double(kDeep.kernelTries) / double(kernels) * weight(lower[i]) / all, double(kDeep.triesAKernel * kernels)));
     int64_t target = rungs[lower[i]].peakLive;
-    if (i + 1 == lower.size())
-      return addPacked(refiner, lower[i], above, kDeep.lastTimes * tries, steps, i, fastest);
+    if (i + 1 == lower.size()) { // its place in this micro-batch's ladder does not depend on what was asked before
+      std::vector<int> ladder = ladderOf(b);
+      auto seed = uint64_t(std::find(ladder.begin(), ladder.end(), lower[i]) - ladder.begin());
+      return addPacked(refiner, lower[i], above, kDeep.lastTimes * tries, steps, seed, fastest);
+    }
     std::vector<int> loop = shakenFrom(refiner, startsOf(refiner, lower[i], above, target, steps), target, tries, steps, i, {});
     double seconds = predictedSeconds(index, b, loop);
     if (seconds >= fastest && seconds < rungs[lower[i]].seconds && line.build(b, loop)) {
