@@ -202,6 +202,7 @@ private:
   Values pairsOfRun(const Tile &, Value first, Value blocks, Value hasTail, int64_t tail, Values accumulators);
   Values pairBlock(const Tile &, Value first, int64_t count, Values accumulators);
   Values wordBlock(const Tile &, Value first, int64_t count, Values accumulators);
+  Values choose(Value condition, mlir::TypeRange, llvm::function_ref<Values()> yes, llvm::function_ref<Values()> no);
   Values unlessOutside(const Tile &, KBlock, Value run, Values chains, llvm::function_ref<Values(Values)>);
   Values runsOfTile(const Tile &, KBlock, Values chains);
   Range placesInside(const Tile &, const ContractDim &);

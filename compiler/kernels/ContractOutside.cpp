@@ -66,6 +66,16 @@ Value ContractEmitter::hasNegativeZero(ValueRange chains) {
   return anyOf(any);
 }
 
+ContractEmitter::Values ContractEmitter::choose(Value condition, TypeRange types, llvm::function_ref<Values()> yes, llvm::function_ref<Values()> no) {
+  auto branch = scf::IfOp::create(builder, loc, types, condition, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(branch.thenBlock());
+  scf::YieldOp::create(builder, loc, yes());
+  builder.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(builder, loc, no());
+  return Values(branch.getResults());
+}
+
 // `steps` over a stretch of k, or nothing.
 ContractEmitter::Values ContractEmitter::unlessOutside(const Tile &tile, KBlock block, Value run, Values chains,
                                                        llvm::function_ref<Values(Values)> steps) {
@@ -81,19 +91,9 @@ ContractEmitter::Values ContractEmitter::unlessOutside(const Tile &tile, KBlock 
     outside = outside ? Value(arith::OrIOp::create(builder, loc, outside, here)) : here;
   }
   outside = arith::AndIOp::create(builder, loc, outside, block.finite);
-  OpBuilder::InsertionGuard guard(builder);
-  auto choose = [&](Value condition, TypeRange types, llvm::function_ref<Values()> yes, llvm::function_ref<Values()> no) {
-    auto branch = scf::IfOp::create(builder, loc, types, condition, /*withElseRegion=*/true);
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(branch.thenBlock());
-    scf::YieldOp::create(builder, loc, yes());
-    builder.setInsertionPointToStart(branch.elseBlock());
-    scf::YieldOp::create(builder, loc, no());
-    return Values(branch.getResults());
-  };
   Value always = arith::ConstantIntOp::create(builder, loc, 1, 1);
   Values needed = choose(
-      outside, always.getType(), [&] { return Values{hasNegativeZero(chains)}; }, [&] { return Values{always}; });
+      outside, TypeRange(always.getType()), [&] { return Values{hasNegativeZero(chains)}; }, [&] { return Values{always}; });
   return choose(needed[0], ValueRange(chains).getTypes(), [&] { return steps(chains); }, [&] { return chains; });
 }
 
@@ -127,23 +127,15 @@ ContractEmitter::Values ContractEmitter::placesOfTile(const Tile &tile, KBlock b
       return walk(dim + 1, dim == 0 ? place : add(mul(before, plan.outerK[dim].size), place), chains);
     });
   };
-  auto choose = [&](Value condition, llvm::function_ref<Values()> yes, llvm::function_ref<Values()> no) {
-    auto branch = scf::IfOp::create(builder, loc, ValueRange(chains).getTypes(), condition, /*withElseRegion=*/true);
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(branch.thenBlock());
-    scf::YieldOp::create(builder, loc, yes());
-    builder.setInsertionPointToStart(branch.elseBlock());
-    scf::YieldOp::create(builder, loc, no());
-    return Values(branch.getResults());
-  };
-  Values spared = choose(block.finite, [&] { return walk(0, number(0), chains); }, [&] { return chains; });
+  TypeRange types = ValueRange(chains).getTypes();
+  Values spared = choose(block.finite, types, [&] { return walk(0, number(0), chains); }, [&] { return chains; });
   Value all = arith::XOrIOp::create(builder, loc, block.finite, arith::ConstantIntOp::create(builder, loc, 1, 1));
   all = arith::OrIOp::create(builder, loc, all, hasNegativeZero(spared));
   auto whole = [&] { // C has not been written yet
     return overRange(number(0), block.total, plan.unroll, firstAccumulators(tile, block),
                      [&](Value k, Values values) { return multiplySteps(tile, k, values); });
   };
-  return choose(all, whole, [&] { return spared; });
+  return choose(all, types, whole, [&] { return spared; });
 }
 
 // Of packed windows: a stretch of k after the other.
