@@ -5,8 +5,8 @@
 
 Three nets: residual feed-forward blocks (models/deep.cinch) and a ResNet (models/resnet_deep.cinch), which are real programs, and a residual net
 of convolutions as a cost graph, planned by `cinch solve remat`. Then bytes of activations by depth: a ResNet under `sqrt`, and examples/revnet,
-whose blocks are reversible. Activations are what the peak takes beyond parameters, state, all gradients and copies of filters, which
-grow with the depth whatever is recomputed. Times are per block, beside the deep net that recomputes nothing.
+whose blocks are reversible. Ten times the depth: activations are what the peak takes beyond parameters, state, all gradients and copies of filters,
+which grow with the depth whatever is recomputed. By depth: what is alive at the peak beside parameters, state, copies and the gradients that have begun. Times are per block, beside the deep net that recomputes nothing.
 
 The counting bound: when the backward sweep starts, no more than those bytes are held, and each value that it reads and that is not held
 is computed again at least once. Counting units alone, nine tenths of the forward sweep run again; choosing what is held by its price
@@ -46,6 +46,11 @@ def accumulators(found):
 def held(found):
     """What the peak takes beyond parameters, state, all gradients and copies of filters."""
     return found["peak_live"] - found["persistent"] - accumulators(found) - copies(found)
+
+
+def alive(found):
+    """What is alive at the peak beside parameters, state, copies of filters and those gradients that have begun."""
+    return found["peak_live"] - found["persistent"] - found["peak_accumulators"] - copies(found)
 
 
 def bounds(found, room):
@@ -244,8 +249,8 @@ def by_depth(stages):
     for blocks in stages:
         found = {name: programs.plan(file, "-D", f"N={blocks}", "--max-threads", str(THREADS), *more) for name, (file, more) in nets.items()}
         for name, plan in found.items():
-            held_of[name].append(held(plan))
-        mebi = {name: held(plan) / 2**20 for name, plan in found.items()}
+            held_of[name].append(alive(plan))
+        mebi = {name: alive(plan) / 2**20 for name, plan in found.items()}
         print(f"{3 * blocks:8}{mebi['sqrt']:12.2f}{found['sqrt']['seconds']:13.3f}{mebi['sqrt'] / (3 * blocks) ** 0.5:20.2f}"
               f"{mebi['reversible']:18.2f}{found['reversible']['seconds']:13.3f}", flush=True)
     root = (stages[-1] / stages[0]) ** 0.5

@@ -18,25 +18,25 @@ namespace cinch::kernels {
 void AttendEmitter::product(const TileProduct &p) {
   if (amx)
     return amxProduct(p);
-  WordsOfA wordsOfA;
+  WordsOfA packed; // by vdpbf16ps
   if (dots)
-    wordsOfA = packWordsOfA(p);
+    packed = packWordsOfA(p);
   int64_t whole = p.cols / (lanes * tileVectors), done = whole * lanes * tileVectors;
   if (p.colCount) {
     // Columns are padded in C: the widest tile that divides them, as often as needed.
     int vectors = tileVectors;
     while (p.cols % (vectors * lanes) != 0)
       --vectors;
-    loop(index(0), p.colCount, vectors * lanes, [&](Value col) { productColumns(p, wordsOfA, col, vectors, lanes); });
+    loop(index(0), p.colCount, vectors * lanes, [&](Value col) { productColumns(p, packed, col, vectors, lanes); });
     return;
   }
   if (whole == 1)
-    productColumns(p, wordsOfA, index(0), tileVectors, lanes);
+    productColumns(p, packed, index(0), tileVectors, lanes);
   else if (whole > 1)
-    loop(index(0), index(done), lanes * tileVectors, [&](Value col) { productColumns(p, wordsOfA, col, tileVectors, lanes); });
+    loop(index(0), index(done), lanes * tileVectors, [&](Value col) { productColumns(p, packed, col, tileVectors, lanes); });
   if (done < p.cols) {
     int64_t rest = p.cols - done, vectors = (rest + lanes - 1) / lanes;
-    productColumns(p, wordsOfA, index(done), vectors, rest - (vectors - 1) * lanes);
+    productColumns(p, packed, index(done), vectors, rest - (vectors - 1) * lanes);
   }
 }
 
@@ -59,7 +59,7 @@ AttendEmitter::Values AttendEmitter::pairChains(Value from, Value to, Values acc
   });
 }
 
-void AttendEmitter::productColumns(const TileProduct &p, const WordsOfA &wordsOfA, Value col, int vectors, int64_t validLast) {
+void AttendEmitter::productColumns(const TileProduct &p, const WordsOfA &packed, Value col, int vectors, int64_t validLast) {
   auto valid = [&](int v) { return v + 1 == vectors ? validLast : lanes; };
   if (dots)
     packB(p, col, validLast, panelOfB(), lanes);
@@ -96,7 +96,7 @@ void AttendEmitter::productColumns(const TileProduct &p, const WordsOfA &wordsOf
       return next;
     };
     if (dots)
-      accumulators = wordChains(wordsOfA, rows, panelOfB(), from, to, accumulators);
+      accumulators = wordChains(packed, rows, panelOfB(), from, to, accumulators);
     else
       accumulators = spec.pairs ? pairChains(from, to, accumulators, step) : loop(from, to, 1, accumulators, step);
     for (int r = 0; r < tileRows; ++r)

@@ -70,10 +70,7 @@ void chooseSpares(ContractPlan &plan) {
       return;
     inside *= shareInsideOf(plan, i, places);
   }
-  if (inside >= kWorth)
-    return;
-  plan.sparesPlaces = true;
-  plan.skips[0] = plan.skips[1] = false;
+  plan.sparesPlaces = inside < kWorth;
 }
 
 bool formExamples(ContractPlan &plan, ContractDims m, ContractDims n, ContractDims k) {

@@ -449,8 +449,8 @@ static void chooseBlocks(ContractPlan &plan) {
   if (plan.sparesPlaces) { // blocks are whole examples
     const int64_t image = plan.runsOfImage();
     plan.sparesPlaces = plan.kc == plan.k.size && plan.runs >= image;
-    if (plan.sparesPlaces)
-      plan.runs -= plan.runs % image;
+    if (plan.sparesPlaces) // which leaves out all that skips would
+      plan.runs -= plan.runs % image, plan.skips[0] = plan.skips[1] = false;
   }
   int64_t lastRuns = countOf(plan.outerK) % plan.runs;
   int64_t last = plan.runs == 1 ? plan.k.size % plan.kc : lastRuns * plan.kc;

@@ -185,7 +185,7 @@ bool takesExamples(const ContractPlan &banded, const ContractPlan &windows); // 
 bool takesPlanar(const ContractPlan &otherwise, const ContractPlan &planar);
 bool formExamples(ContractPlan &, ContractDims m, ContractDims n, ContractDims k); // dims as the spec has them
 void chooseSkips(ContractPlan &);
-void chooseSpares(ContractPlan &); // sparesPlaces, before the blocks are chosen
+void chooseSpares(ContractPlan &); // sparesPlaces, if blocks of k can be whole examples, too
 bool isQuickerByAmx(ContractPlan);         // than by vdpbf16ps, of pairs whose dims are formed (Tiling.cpp)
 double cyclesOfRows(const ContractPlan &); // of one step in k of all tiles, for each row of m (Tiling.cpp)
 

@@ -36,7 +36,6 @@ Planner::~Planner() = default;
 // How much work refining a micro-batch may be: in proportion to what compiling so many kernels takes.
 namespace {
 struct RefineWork {
-  size_t mostKernels = 20'000; // longer loops repeat their blocks, and the dynamic program serves them; the moves would take too long
   size_t kernelPoints = 30'000, leastPoints = 6, mostPoints = 28; // targets: so many kernels of all of them together
   size_t kernelSteps = 150'000, leastSteps = 30, mostSteps = 400; // steps towards one, likewise
   int lastPoints = 6; // more targets at the low end, where the first is refused
@@ -120,7 +119,7 @@ void Planner::refineMicrobatch(int64_t b) {
   addMicrobatch(b);
   size_t kernels = index.loop.size();
   Timeline line(index);
-  if (std::find(sweep.saved.begin(), sweep.saved.end(), true) == sweep.saved.end() || kernels > kRefine.mostKernels ||
+  if (std::find(sweep.saved.begin(), sweep.saved.end(), true) == sweep.saved.end() || kernels > kMostRefinedKernels ||
       !line.build(b, index.loop))
     return;
   std::vector<int> given = ladderOf(b), chain = index.loop;

@@ -15,7 +15,6 @@ namespace cinch::solve {
 static constexpr int64_t kParts = 16;    // of a gap
 static constexpr double kWorth = 1.005;  // the lower rung's time beside the upper one's
 static constexpr int kSteps = 60;        // values given up at once
-static constexpr size_t kMostKernels = 20'000; // of a loop: as for the other rungs that local search makes
 
 // The gap that these bytes fall into, or none that is worth it.
 Planner::Gap *Planner::gapAt(int64_t b, int64_t bytes) {
@@ -34,7 +33,7 @@ Planner::Gap *Planner::gapAt(int64_t b, int64_t bytes) {
     above = r;
     break;
   }
-  if (above < 0 || below < 0 || rungs[size_t(below)].seconds < kWorth * rungs[size_t(above)].seconds || index.loop.size() > kMostKernels)
+  if (above < 0 || below < 0 || rungs[size_t(below)].seconds < kWorth * rungs[size_t(above)].seconds || index.loop.size() > kMostRefinedKernels)
     return nullptr;
   for (auto &gap : gaps)
     if (gap->above == above && gap->below == below)

@@ -9,6 +9,8 @@
 
 namespace cinch::solve {
 
+constexpr size_t kMostRefinedKernels = 20'000; // of a loop: the moves would take too long in longer ones
+
 class LoopCopies;
 class Reorderer;
 
