@@ -9,7 +9,7 @@ PyTorch runs eagerly, for pictures with channels_last too, with the C library's 
 quickest; JAX in one jitted step, with both kinds of memory unless it is far behind. What is quickest of all these in a few steps meets ours in pairs that take turns: the ratio of a model is the
 median of the pairs'. Beside it ours with budgets: parameters, gradients and state plus half of what it took beyond them, and the smallest.
 With bf16 PyTorch runs under torch.autocast, JAX casts parameters and inputs to bf16 for the network, and our own step in f32 takes turns, too.
-Loading data and the first steps are left out. Peaks are VmHWM of each process; of the peers, the least of any setting counts. `beyond` is
+Loading data and the first steps are left out: of ours the first of a run, of the peers the first three behind each pause. Peaks are VmHWM of each process; of the peers, the least of any setting counts. `beyond` is
 what exceeds parameters, gradients and state; of the peers also without what importing the framework takes. `floor` is the least time that any
 program with the same products needs at the peak of FMAs measured beside the steps, so best peer / floor is the most that can be reached.
 """
@@ -160,7 +160,7 @@ class Field:
                     words = variant if precision == "f32" else f"{variant} {precision}"
                     peer = Peer(framework, network, sizes, rate or 0, words, kept, weights, folder, threads, errors)
                     for _ in range(3):
-                        peer.steps()
+                        peer.steps(order="step")
                     if not drawn:
                         self.difference = max(self.difference, same_network(name, peer, expected, drawn, precision))
                     seconds = min(peer.steps() for _ in range(tries))

@@ -1,7 +1,8 @@
 """What every peer shares: its network, options and starting point come as options, its orders as lines on standard input, its answers
 as lines on standard output.
 
-`step N` runs N steps and answers with the seconds of one and the last loss; `peak` answers with the most bytes this process ever held.
+`step N` runs N steps and answers with the seconds of one and the last loss; `warm N` does the same behind some steps that are not timed;
+`peak` answers with the most bytes this process ever held.
 The parameters are those of a safetensors file, under our names; the batch is the one that lies in the folder of data.
 """
 import argparse
@@ -62,13 +63,18 @@ def peak():
         return 1024 * int(re.search(r"VmHWM:\s*(\d+) kB", status.read()).group(1))
 
 
+WARM = 3 # steps: measured with JAX, whose first three steps behind a pause of two seconds took twice as long as those that followed
+
+
 def serve(step, imported):
     """`imported`: the peak before the network was made, with the framework's libraries in memory."""
     print("ready", imported, flush=True)
     for order in sys.stdin:
         word, *rest = order.split()
-        if word == "step":
+        if word in ("step", "warm"):
             count = int(rest[0])
+            for _ in range(WARM if word == "warm" else 0):
+                step()
             start = time.perf_counter()
             for _ in range(count):
                 loss = step()

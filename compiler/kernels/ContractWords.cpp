@@ -56,12 +56,8 @@ ContractEmitter::Values ContractEmitter::wordBlock(const Tile &tile, Value first
     return values;
   };
   Values fresh(size_t(chains) * size, zeros(plan.lanes));
-  const int64_t unroll = groups % 4 == 0 ? 4 : groups % 2 == 0 ? 2 : 1;
-  Values sums = groups == 1 ? multiply(number(0), fresh) : overRange(number(0), number(groups), unroll, fresh, [&](Value group, Values values) {
-    for (int64_t i = 0; i < unroll; ++i)
-      values = multiply(add(group, i), values);
-    return values;
-  });
+  // More groups at a time would only load words long before they are needed, and run out of registers.
+  Values sums = groups == 1 ? multiply(number(0), fresh) : overRange(number(0), number(groups), 1, fresh, multiply);
   for (size_t i = 0; i < size; ++i) {
     Value odd = chains > 1 ? sums[size + i] : Value(zeros(plan.lanes));
     Value sum = plan.hasWords() ? Value(arith::AddFOp::create(builder, loc, sums[i], odd)) : sums[i];

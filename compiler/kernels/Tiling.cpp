@@ -16,9 +16,7 @@ static double costOfStep(const ContractPlan &plan, int64_t rows, int64_t vectors
     return std::max({16.0 * double(squares * vectors), 8.0 * double(squares + vectors), 52.0}) + 4;
   }
   double fmas = double(rows * vectors), loads = double(rows + vectors);
-  // A word of A is an instruction of its own, or part of the only one that needs it.
-  double load = !plan.dots ? 0.9 : plan.hasWords() && vectors == 1 ? 0.85 : 1.0;
-  return std::max({fmas, loads * load, 8.0}) + 0.5;
+  return std::max({fmas, loads * (plan.dots ? 1.0 : 0.9), 8.0}) + 0.5;
 }
 
 static double costOfTile(const ContractPlan &plan, int mr, int nv) {
@@ -68,7 +66,7 @@ static const Tiles &tilesOf(const ContractPlan &plan) {
   static const Tiles narrow{{6, 2}, {4, 3}, {4, 2}, {5, 2}, {12, 1}, {8, 1}, {2, 4}, {1, 12}};
   static const Tiles widePairs{{4, 3}, {6, 2}, {12, 1}, {2, 6}, {1, 12}, {8, 1}};
   static const Tiles narrowPairs{{3, 2}, {6, 1}, {2, 3}, {4, 1}, {1, 6}};
-  static const Tiles words{{10, 1}, {9, 1}, {8, 1}, {5, 2}, {3, 3}, {4, 2}, {2, 5}, {1, 10}};
+  static const Tiles words{{4, 2}, {5, 2}, {3, 3}, {10, 1}, {8, 1}, {2, 5}, {1, 10}};
   static const Tiles squares{{32, 2}, {16, 4}, {64, 1}, {16, 3}, {48, 1}, {16, 2}, {32, 1}, {16, 1}};
   if (plan.amx)
     return squares;
