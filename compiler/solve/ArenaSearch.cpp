@@ -59,6 +59,9 @@ public:
       }
     if (std::all_of(total.begin(), total.end(), [&](int64_t bytes) { return bytes == target; }) && alongSegments(offsets))
       return true;
+    // Each buffer that is placed costs a walk over the skyline (`choose`): with less work than that not even a search without a wrong turn ends.
+    if (int64_t(items.size()) * sections > work)
+      return false;
     // Restarts with other orders of the candidates, each with more work than the one before: luck first, proof later.
     int64_t allowance = std::max<int64_t>(20'000, 400 * int64_t(items.size()));
     for (int round = 0; work > 0; ++round, allowance += allowance / 8) {

@@ -16,7 +16,7 @@
 using namespace cinch;
 
 struct Loop {
-  int fmas = 0, instructions = 0, stackAccesses = 0, stores = 0;
+  int fmas = 0, dots = 0, instructions = 0, stackAccesses = 0, stores = 0;
 };
 
 static bool contains(const std::string &text, const char *part) { return text.find(part) != std::string::npos; }
@@ -51,6 +51,7 @@ static std::vector<Loop> innermostLoops(const std::string &assembly) {
         continue;
       ++loop.instructions;
       loop.fmas += contains(instruction, "vfmadd");
+      loop.dots += contains(instruction, "vdpbf16ps");
       loop.stackAccesses += contains(instruction, "(%rsp") || (framed && contains(instruction, "(%rbp"));
       loop.stores += contains(instruction, "vmov") && instruction.back() == ')';
     }
@@ -104,6 +105,38 @@ static void checkTile(const std::string &cpu, int64_t m, int64_t n, int64_t k, b
   expect(found, name + ": a loop of " + std::to_string(tile * plan.unroll) + " FMAs");
 }
 
+// Products of bf16 by vdpbf16ps: words that are loaded long before they are needed run out of registers, which costs half of the speed.
+static void checkWords(const std::string &cpu, bool transposeA, bool transposeB) {
+  constexpr int64_t kSize = 512;
+  kernels::ContractSpec spec;
+  spec.pairs = true;
+  spec.m = {kSize}, spec.n = {kSize}, spec.k = {kSize};
+  spec.a.buffer = 0, spec.b.buffer = 1, spec.c.buffer = 2;
+  spec.a.elem = spec.b.elem = kernels::Elem::BF16, spec.c.elem = kernels::Elem::F32;
+  spec.a.strides = transposeA ? std::vector<int64_t>{1, kSize} : std::vector<int64_t>{kSize, 1};
+  spec.b.strides = transposeB ? std::vector<int64_t>{1, kSize} : std::vector<int64_t>{kSize, 1};
+  spec.c.strides = {kSize, 1};
+  kernels::TargetInfo target = target::infoOf(cpu);
+  kernels::ContractPlan plan = kernels::planContract(spec, target);
+  test::KernelHarness harness(cpu);
+  auto builder = harness.builder();
+  kernels::buildContract(builder, harness.module(), "product", spec, target);
+  std::string name = cpu + " words " + (transposeA ? "T" : "N") + (transposeB ? "T" : "N");
+  if (!harness.compile()) {
+    expect(false, name + ": " + harness.error());
+    return;
+  }
+  int most = 0;
+  for (const Loop &loop : innermostLoops(harness.assembly())) {
+    most = std::max(most, loop.dots);
+    expect(loop.dots == 0 || loop.stackAccesses + loop.stores == 0,
+           name + ": a loop of " + std::to_string(loop.dots) + " products of pairs has " + std::to_string(loop.stackAccesses) + " stack accesses, " +
+               std::to_string(loop.stores) + " stores");
+  }
+  int both = 2 * plan.mr * plan.nv; // chains
+  expect(most == both && both >= 16, name + ": a loop of " + std::to_string(most) + " products of pairs for " + std::to_string(both) + " chains");
+}
+
 // What gives the image of a convolution of 2 x 2 taps with stride 2 writes every second place of every second row. A tile takes places of one
 // row, which lie together in both A and C, and not the same place of all rows, of which there are more.
 static void checkNearRows(const std::string &cpu) {
@@ -129,5 +162,8 @@ int main() {
     checkTile(cpu.first, 64, 64, 64, false, false, cpu.second);
     checkNearRows(cpu.first);
   }
+  for (bool transposeA : {false, true})
+    for (bool transposeB : {false, true})
+      checkWords("znver4", transposeA, transposeB);
   return tally();
 }
