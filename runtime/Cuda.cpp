@@ -148,7 +148,7 @@ void describeMemory() {
 }
 
 const Device nvidia = {openDevices,   launchOnDevice, zero,     set,          copy,         write,      read,         finish,     stage,    send,
-                       endStaging,    fetchState, storeState, awaitState, sendOnDevice,   receiveOnDevice, sumByNccl,
+                       endStaging,    fetchFromHost, storeToHost, awaitCopy, sendOnDevice,   receiveOnDevice, sumByNccl,
                        meetsPeers,    meetByNccl, wordsOfNccl, connectedByNccl, restartSteps,  askForStep,      gateOnDevice,
                        settleStep,    mayStopNow, describe,   describeMemory};
 

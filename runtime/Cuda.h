@@ -110,9 +110,9 @@ void forgetMessages(); // CudaMessages.cpp: all mailboxes are empty, and nobody 
 
 // CudaOffload.cpp
 void prepareOffload(Worker &);
-void fetchState(Worker &, int32_t copy, int64_t offset, int64_t host, int64_t bytes);
-void storeState(Worker &, int32_t copy, int64_t offset, int64_t host, int64_t bytes);
-void awaitState(Worker &, int32_t copy);
+void fetchFromHost(Worker &, int32_t copy, int64_t offset, int64_t host, int64_t bytes);
+void storeToHost(Worker &, int32_t copy, int64_t offset, int64_t host, int64_t bytes);
+void awaitCopy(Worker &, int32_t copy);
 
 // CudaMessages.cpp
 void prepareMessages();

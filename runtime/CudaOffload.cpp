@@ -1,5 +1,6 @@
-// CudaOffload.cpp: state that lies in pinned memory of the host and is copied to the device for its update. Each direction has a stream of its own, so
-// that copies go on beside kernels and beside one another. The pinned memory is the upper end of the host's mirror: who saves or loads state finds it there.
+// CudaOffload.cpp: what lies in pinned memory of the host: state, which is copied to the device for its update, and values that wait there between the
+// forward and the backward sweep of a micro-batch. Each direction has a stream of its own, so that copies go on beside kernels and beside one
+// another. The pinned memory is the upper end of the host's mirror: who saves or loads state finds it there.
 //
 // Where a step is captured, the streams join the capture with their first copy, and the awaits bring them back: the graph has the same branches.
 #include "runtime/Cuda.h"
@@ -15,14 +16,14 @@ char *pinnedAt(const Worker &worker, int64_t host) { return arenaAt(worker.hostA
 
 // What was asked for so far comes before the copies that follow on the stream.
 void follow(Gpu &gpu, CUstream stream) {
-  expect(cuda.recordEvent(gpu.mayBegin, gpu.stream), "mark a copy of state");
-  expect(cuda.streamWaitsFor(stream, gpu.mayBegin, 0), "wait for a copy of state");
+  expect(cuda.recordEvent(gpu.mayBegin, gpu.stream), "mark a copy between host and device");
+  expect(cuda.streamWaitsFor(stream, gpu.mayBegin, 0), "wait for a copy between host and device");
 }
 
 void markEnd(Gpu &gpu, int32_t copy, CUstream stream) {
   while (gpu.ended.size <= copy)
     expect(cuda.createEvent(&gpu.ended.add(), kEventWithoutTimes), "make an event");
-  expect(cuda.recordEvent(gpu.ended[copy], stream), "mark a copy of state");
+  expect(cuda.recordEvent(gpu.ended[copy], stream), "mark a copy between host and device");
 }
 
 } // namespace
@@ -36,13 +37,13 @@ void prepareOffload(Worker &worker) {
   humanBytes(human, bytes);
   struct sysinfo machine; // the kernel would promise more than there is
   if (sysinfo(&machine) == 0 && uint64_t(bytes) / machine.mem_unit > machine.totalram)
-    fail(kResources, "state needs %s (%lld bytes) of pinned memory; this machine has %s in all: compile with a smaller --host-memory-budget", human,
+    fail(kResources, "the plan needs %s (%lld bytes) of pinned memory; this machine has %s in all: compile with a smaller --host-memory-budget", human,
          (long long)bytes, humanBytes(all, int64_t(machine.totalram * machine.mem_unit)));
   use(gpu);
   if (CUresult result = cuda.pinMemory(pinnedAt(worker, 0), size_t(bytes), 0)) {
     Text why;
     addResult(why, result);
-    fail(kResources, "the driver of the GPU cannot pin %s (%lld bytes) of the host's memory for state: %s; compile with a smaller --host-memory-budget, or "
+    fail(kResources, "the driver of the GPU cannot pin %s (%lld bytes) of the host's memory, which the plan needs: %s; compile with a smaller --host-memory-budget, or "
          "without it", human, (long long)bytes, why.data);
   }
   __atomic_fetch_add(&pinnedBytes, bytes, __ATOMIC_RELAXED);
@@ -51,26 +52,26 @@ void prepareOffload(Worker &worker) {
   expect(cuda.createEvent(&gpu.mayBegin, kEventWithoutTimes), "make an event");
 }
 
-void fetchState(Worker &worker, int32_t copy, int64_t offset, int64_t host, int64_t bytes) {
+void fetchFromHost(Worker &worker, int32_t copy, int64_t offset, int64_t host, int64_t bytes) {
   Gpu &gpu = gpuOf(worker);
   use(gpu);
   follow(gpu, gpu.in);
-  expect(cuda.copyToDevice(gpu.arena + uint64_t(offset), pinnedAt(worker, host), size_t(bytes), gpu.in), "take state");
+  expect(cuda.copyToDevice(gpu.arena + uint64_t(offset), pinnedAt(worker, host), size_t(bytes), gpu.in), "copy from the host");
   markEnd(gpu, copy, gpu.in);
 }
 
-void storeState(Worker &worker, int32_t copy, int64_t offset, int64_t host, int64_t bytes) {
+void storeToHost(Worker &worker, int32_t copy, int64_t offset, int64_t host, int64_t bytes) {
   Gpu &gpu = gpuOf(worker);
   use(gpu);
   follow(gpu, gpu.out);
-  expect(cuda.copyFromDevice(pinnedAt(worker, host), gpu.arena + uint64_t(offset), size_t(bytes), gpu.out), "give state back");
+  expect(cuda.copyFromDevice(pinnedAt(worker, host), gpu.arena + uint64_t(offset), size_t(bytes), gpu.out), "copy to the host");
   markEnd(gpu, copy, gpu.out);
 }
 
-void awaitState(Worker &worker, int32_t copy) {
+void awaitCopy(Worker &worker, int32_t copy) {
   Gpu &gpu = gpuOf(worker);
   use(gpu);
-  expect(cuda.streamWaitsFor(gpu.stream, gpu.ended[copy], 0), "wait for a copy of state");
+  expect(cuda.streamWaitsFor(gpu.stream, gpu.ended[copy], 0), "wait for a copy between host and device");
 }
 
 } // namespace cinch::rt

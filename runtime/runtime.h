@@ -54,9 +54,9 @@ void cinch_emit(cinch_ctx *, int32_t entry, int64_t index);
  * bits, and get the same answer. */
 int32_t cinch_gate(cinch_ctx *);
 
-/* State in pinned memory beside a GPU (meta.host_bytes): copy number `copy` of the step begins, from `host` in pinned memory to `offset` of the
+/* State, or a value of a loop, in pinned memory beside a GPU (meta.host_bytes): copy number `copy` of the step begins, from `host` in pinned memory to `offset` of the
  * arena, or back, when all that was asked for before is done, and goes on beside what is asked for next, which waits for its end from
- * cinch_await on. */
+ * cinch_await on. In a loop a number begins anew in each trip, when it has been waited for. */
 void cinch_fetch(cinch_ctx *, int32_t copy, int64_t offset, int64_t host, int64_t bytes);
 void cinch_store(cinch_ctx *, int32_t copy, int64_t offset, int64_t host, int64_t bytes);
 void cinch_await(cinch_ctx *, int32_t copy);

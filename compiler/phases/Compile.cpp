@@ -348,12 +348,34 @@ bool Compilation::decide() {
   int64_t chosen = step.outcome.result.plan.decision.microbatch;
   int64_t roomForOthers = refused ? step.outcome.result.smallestArena : step.arenaBytes;
   entries.push_back(std::move(step));
+  const bool fits = !refused;
+  if (!decideOthers(base, chosen, roomForOthers, room))
+    return false;
+  return !(fits && refused && options.hostBudget) || moveAllState(base, forTrain);
+}
 
-  return decideOthers(base, chosen, roomForOthers, room);
+// Training may need less than another entry that has all state beside it, if values of its loop are on the host and state is not. Then state goes there.
+bool Compilation::moveAllState(const DecideOptions &base, DecideOptions forTrain) {
+  forTrain.allStateOnHost = true;
+  EntryPlan step{"train", nn::kTrainName.str(), {}, 0, 0};
+  step.outcome = decidePlan(module->lookupSymbol<func::FuncOp>(nn::kTrainName), forTrain);
+  const solve::SearchResult &result = step.outcome.result;
+  if (step.outcome.internal || !result.error.empty() || !result.feasible || step.outcome.stateOnHost <= entries.front().outcome.stateOnHost)
+    return !step.outcome.internal;
+  step.arenaBytes = result.plan.decision.arenaBytes;
+  const int64_t chosen = result.plan.decision.microbatch, room = step.arenaBytes;
+  entries.clear();
+  entries.push_back(std::move(step));
+  refused = false;
+  return decideOthers(base, chosen, room, forTrain.search.arenaBudget);
 }
 
 bool Compilation::findBound(const DecideOutcome &outcome, std::optional<int64_t> room) {
   const solve::Plan &plan = outcome.result.plan;
+  if (outcome.valuesOnHost > 0) { // then what the budget has no room for need not be computed again
+    fixedBound = outcome.result.secondsBound;
+    return true;
+  }
   solve::StepBound bound = solve::stepBound(outcome.rows.graph, plan.decision.microbatch, room, plan.seconds);
   if (!bound.fault.empty()) {
     emitError(UnknownLoc::get(&context)) << "internal error: the bound on the time: " << bound.fault;
@@ -379,7 +401,7 @@ bool Compilation::decideOthers(const DecideOptions &base, int64_t chosen, int64_
       DecideOptions forEntry = base;
       forEntry.search.microbatch = size;
       forEntry.search.strategy.kind = solve::Strategy::None;
-      forEntry.reservedBytes = stateBytes - hostBytes();
+      forEntry.reservedBytes = stateBytes - entries.front().outcome.stateOnHost;
       forEntry.callerCounts = true;
       forEntry.search.arenaBudget = roomForOthers;
       entry.outcome = decidePlan(func, forEntry);

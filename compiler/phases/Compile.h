@@ -119,7 +119,7 @@ public:
   // Bytes of allowance that are missing if the executable has so many bytes; <= 0: none.
   int64_t outgrownBy(int64_t fileBytes);
   int64_t arenaBytes() const;
-  int64_t hostBytes() const; // of pinned memory that the plan has state in
+  int64_t hostBytes() const; // of pinned memory, where the plan has state and values of the loop
   // The smallest --memory-budget under these options, and a proven lower bound.
   int64_t smallestBudget() const;
   int64_t budgetBound() const;
@@ -149,6 +149,7 @@ private:
   bool verify(Phase phase);
   bool verifyMessages(); // between workers; phase scheduled
   std::vector<mlir::func::FuncOp> waysToTrain(const solve::Strategy &);
+  bool moveAllState(const DecideOptions &base, DecideOptions forTrain);
   // The best of the ways; the others are erased.
   DecideOutcome decideTraining(std::vector<mlir::func::FuncOp> ways, const DecideOptions &);
   friend class StagePlanner;

@@ -15,6 +15,13 @@ static void addLoopLine(std::vector<std::string> &lines, int levels) {
                     "; the trips of a run are computed again");
 }
 
+static std::string onHost(const DecideOutcome &outcome) {
+  int64_t values = outcome.result.plan.decision.hostBytes - outcome.stateOnHost;
+  std::string state = outcome.stateOnHost > 0 ? bytesText(outcome.stateOnHost) + " of state" : "";
+  std::string waiting = llvm::formatv("{0} of {1} value{2} of the loop", bytesText(values), outcome.valuesOnHost, outcome.valuesOnHost == 1 ? "" : "s");
+  return values <= 0 ? state : state.empty() ? waiting : state + " and " + waiting;
+}
+
 std::vector<std::string> Compilation::summary() const {
   if (!said.empty())
     return said;
@@ -38,15 +45,16 @@ std::vector<std::string> Compilation::summary() const {
   else
     lines.push_back(llvm::formatv("recomputed   {1} of {2} kernel runs of the loop are done again instead of keeping their results, "
                                   "{3:F1} % of the step (strategy {0})",
-                                  result.name, result.plan.recomputed, decision.loopEnd() - decision.loopBegin(),
+                                  result.name, result.plan.recomputed,
+                                  decision.loopEnd() - decision.loopBegin() - 4 * step.outcome.valuesOnHost /* with two copies and two waits */,
                                   100 * result.plan.recomputeSeconds / std::max(1e-12, result.plan.seconds)));
   addLoopLine(lines, loopLevels);
   if (options.hostBudget && decision.hostBytes == 0)
     lines.push_back(std::string("host         nothing lies in pinned memory: ") +
-                    (options.budget ? "no state there would make the step faster" : "the device has no --memory-budget"));
-  if (const solve::EngineTimes &copies = step.outcome.copies; decision.hostBytes > 0)
-    lines.push_back(llvm::formatv("host         {0} of state in pinned memory, copied in {1} and out {2} a step, of which {3} are not hidden by work{4}",
-                                  bytesText(decision.hostBytes), secondsText(copies.in), secondsText(copies.out), secondsText(copies.waited()),
+                    (options.budget ? "nothing there would make the step faster" : "the device has no --memory-budget"));
+  if (const CopyTimes &copies = step.outcome.copies; decision.hostBytes > 0)
+    lines.push_back(llvm::formatv("host         {0} in pinned memory, copied in {1} and out {2} a step, of which {3} are not hidden by work{4}",
+                                  onHost(step.outcome), secondsText(copies.in), secondsText(copies.out), secondsText(copies.waited),
                                   options.hostBudget ? "; budget " + bytesText(*options.hostBudget) : std::string()));
   std::string price = llvm::formatv("step         {0} predicted, {1} proven lower bound; {2}", secondsText(result.plan.seconds),
                                    secondsText(result.secondsBound), options.target.sourceOfRates());

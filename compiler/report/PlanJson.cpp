@@ -223,8 +223,14 @@ llvm::json::Object planJson(const Compilation &compilation, const SourceList &so
   Object object = stepJson(compilation, sources, entry, compilation.arenaBytes());
   object["source"] = std::string(sources.name(1));
   object["budget"] = budget;
-  if (const EngineTimes &copies = entry.outcome.copies; decision.hostBytes > 0)
-    object["host"] = Object{{"bytes", decision.hostBytes}, {"in_seconds", copies.in}, {"out_seconds", copies.out}, {"waited_seconds", copies.waited()}};
+  Array values;
+  for (const HostValue &value : hostValues(graph, decision))
+    values.push_back(Object{{"name", graph.buffers[value.buffer].name}, {"line", graph.buffers[value.buffer].line},
+                            {"library_line", graph.buffers[value.buffer].libraryLine}, {"buffer", value.buffer},
+                            {"bytes", value.bytes}, {"seconds", value.seconds}});
+  if (const CopyTimes &copies = entry.outcome.copies; decision.hostBytes > 0)
+    object["host"] = Object{{"bytes", decision.hostBytes}, {"in_seconds", copies.in}, {"out_seconds", copies.out}, {"waited_seconds", copies.waited},
+                            {"state", entry.outcome.stateOnHost}, {"copied", copies.bytes}, {"values", std::move(values)}};
   object["allowance"] = compilation.allowance();
   if (compilation.workers.count == 1 || compilation.refused) // of several workers it is sought for a refusal only
     object["smallest_budget"] = compilation.smallestBudget();

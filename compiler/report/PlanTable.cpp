@@ -172,6 +172,15 @@ void printPlan(llvm::raw_ostream &out, const Compilation &compilation, const Sou
         },
         [](const Row &row) { return double(row.bytes); }, "would be");
   }
+  if (auto away = solve::hostValues(graph, decision); !away.empty()) {
+    out << "\nwaiting in pinned memory of the host (bytes there, what copies take a step beside work, how many)\n";
+    printRows(
+        out, sources, away,
+        [&](const solve::HostValue &value) {
+          return std::tuple(graph.buffers[value.buffer].name, graph.buffers[value.buffer].line, 1);
+        },
+        [](const Row &row) { return double(row.bytes); }, "copying");
+  }
   auto again = solve::recomputations(graph, decision);
   if (!again.empty()) {
     out << "\nrecomputed (bytes not kept, what it costs a step, how often in a micro-batch)\n";

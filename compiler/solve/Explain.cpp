@@ -65,12 +65,26 @@ std::vector<KeptValue> keptValues(const StepGraph &g, const Decision &d) {
         classOf(g, d, i) != MemoryClass::Stored)
       continue;
     int kernel = d.runs[i.run].kernel;
+    if (g.kernels[kernel].copy != Kernel::NoCopy) // on the host, or back from there
+      continue;
     double seconds = priced[kernel] ? 0 : g.kernels[kernel].seconds.at(d.microbatch) * double(d.count);
     priced[kernel] = true;
     kept.push_back({i.buffer, i.bytes, seconds});
   }
   std::stable_sort(kept.begin(), kept.end(), [](const KeptValue &a, const KeptValue &b) { return a.bytes > b.bytes; });
   return kept;
+}
+
+std::vector<HostValue> hostValues(const StepGraph &g, const Decision &d) {
+  std::vector<HostValue> values;
+  for (int t = d.loopBegin(); t < d.loopEnd(); ++t)
+    if (const Run &run = d.runs[t]; g.kernels[run.kernel].copy == Kernel::Store) {
+      const Instance &value = d.instances[run.reads.front()];
+      double seconds = g.link.seconds(Kernel::Store, value.bytes) + g.link.seconds(Kernel::Fetch, value.bytes);
+      values.push_back({value.buffer, value.bytes, seconds * double(d.count)});
+    }
+  std::stable_sort(values.begin(), values.end(), [](const HostValue &a, const HostValue &b) { return a.bytes > b.bytes; });
+  return values;
 }
 
 std::vector<Recomputation> recomputations(const StepGraph &g, const Decision &d) {

@@ -38,6 +38,14 @@ struct KeptValue {
 };
 std::vector<KeptValue> keptValues(const StepGraph &, const Decision &); // largest first
 
+// A value of the loop that waits on the host.
+struct HostValue {
+  int buffer = -1;
+  int64_t bytes = 0;  // of its place there, which every micro-batch takes
+  double seconds = 0; // that copying it takes a step, both ways; mostly beside work
+};
+std::vector<HostValue> hostValues(const StepGraph &, const Decision &); // largest first
+
 // A kernel that runs again in the loop.
 struct Recomputation {
   int kernel = -1;

@@ -57,7 +57,7 @@ void GraphIndex::listKernels() {
     for (int b : kernel.writes)
       if (missing(b))
         error = who + " writes buffer " + std::to_string(b) + ", which does not exist";
-      else if (g.buffers[b].kind == Buffer::Value && g.buffers[b].producer != int(k))
+      else if (g.buffers[b].kind == Buffer::Value && g.buffers[b].producer != int(k) && !(kernel.copy == Kernel::Fetch && section == g.mainLoop()))
         error = "buffer " + std::to_string(b) + " is written by kernel " + std::to_string(k) + ", but its producer is " +
                 std::to_string(g.buffers[b].producer);
   }
@@ -71,8 +71,11 @@ void GraphIndex::checkBuffers() {
     std::string who = "buffer " + std::to_string(b);
     if (buffer.fixedBytes < 0 || buffer.perExampleBytes < 0)
       error = who + " has a negative size";
-    if (buffer.space == Buffer::Host && (buffer.kind != Buffer::Persistent || buffer.perExampleBytes != 0))
-      error = who + " lies in the memory of the host, but does not stay there from step to step";
+    bool stays = buffer.kind == Buffer::Persistent && buffer.perExampleBytes == 0;
+    bool stored = buffer.kind == Buffer::Value && buffer.producer >= 0 && buffer.producer < int(g.kernels.size()) &&
+                  g.kernels[size_t(buffer.producer)].copy == Kernel::Store;
+    if (buffer.space == Buffer::Host && !stays && !stored)
+      error = who + " lies in the memory of the host, but neither stays there from step to step nor is stored there";
     if (buffer.producer >= int(g.kernels.size())) {
       error = who + " names kernel " + std::to_string(buffer.producer) + ", which does not exist";
       return;
@@ -84,7 +87,8 @@ void GraphIndex::checkBuffers() {
   }
 }
 
-// What lies on the host goes to the arena and back by copies, behind the main loop; nothing else reads or writes it.
+// What lies on the host goes to the arena and back by copies, in the main loop what it has made and behind it what stays; nothing else reads or
+// writes it. What a loop fetches is a value of its own that it has stored.
 void GraphIndex::checkCopies() {
   const StepGraph &g = graph;
   auto onHost = [&](int b) { return g.buffers[size_t(b)].space == Buffer::Host; };
@@ -96,14 +100,23 @@ void GraphIndex::checkCopies() {
         error = who + " works on what lies in the memory of the host";
       continue;
     }
-    offloads = true;
+    const bool inLoop = kernel.section == g.mainLoop() && g.actions.empty();
+    (inLoop ? swaps : offloads) = true;
     bool fetch = kernel.copy == Kernel::Fetch, awaits = kernel.copy == Kernel::Await;
-    if (kernel.reads.size() != 1 || kernel.writes.size() != size_t(!awaits) || kernel.section != g.mainLoop() + 1)
-      error = who + " is a copy of more than one buffer, or does not stand behind the main loop";
-    else if (onHost(kernel.reads[0]) != fetch || (!awaits && onHost(kernel.writes[0]) == fetch))
+    if (kernel.reads.size() != 1 || kernel.writes.size() != size_t(!awaits) || !(inLoop || kernel.section == g.mainLoop() + 1)) {
+      error = who + " is a copy of more than one buffer, or stands neither in a main loop that runs as a whole nor behind it";
+      return;
+    }
+    const Buffer &from = g.buffers[size_t(kernel.reads[0])], &to = g.buffers[size_t(awaits ? kernel.reads[0] : kernel.writes[0])];
+    const Buffer &made = fetch ? to : from, &home = fetch ? from : to;
+    if ((from.space == Buffer::Host) != fetch || (!awaits && (to.space == Buffer::Host) == fetch))
       error = who + " does not copy between the arena and the host";
-    else if (!awaits && g.buffers[size_t(kernel.reads[0])].fixedBytes != g.buffers[size_t(kernel.writes[0])].fixedBytes)
+    else if (from.fixedBytes != to.fixedBytes || from.perExampleBytes != to.perExampleBytes)
       error = who + " copies to a place of another size";
+    else if (!awaits && (home.kind == Buffer::Value) != inLoop)
+      error = who + (inLoop ? " copies in the loop what stays from step to step" : " copies behind the loop what does not stay");
+    else if (inLoop && (made.kind != Buffer::Value || made.producer < 0 || !g.inMainLoop(made.producer)))
+      error = who + " copies what the loop has not made";
   }
 }
 

@@ -36,6 +36,26 @@ std::vector<UpdateState> movableState(const StepGraph &g, const std::vector<bool
   return states;
 }
 
+std::vector<UpdateState> stateOfGraph(const StepGraph &g, const std::vector<UpdateState> &moved, const std::vector<bool> &allowed) {
+  std::vector<UpdateState> same;
+  for (UpdateState &state : movableState(g, allowed))
+    if (std::any_of(moved.begin(), moved.end(), [&](const UpdateState &one) { return one.buffers == state.buffers; }))
+      same.push_back(std::move(state));
+  return same;
+}
+
+Kernel copyKernel(const StepGraph &g, Kernel::Copy what, int section, std::vector<int> reads, std::vector<int> writes) {
+  static const char *const names[] = {"", "fetch ", "store ", "await "};
+  Kernel kernel;
+  kernel.section = section;
+  kernel.copy = what;
+  kernel.work = Kernel::Nothing, kernel.recomputable = false, kernel.backward = true;
+  const Buffer &buffer = g.buffers[size_t(reads.front())];
+  kernel.name = names[what] + buffer.name, kernel.line = buffer.line, kernel.libraryLine = buffer.libraryLine;
+  kernel.reads = std::move(reads), kernel.writes = std::move(writes);
+  return kernel;
+}
+
 namespace {
 
 // Writes the section behind the main loop anew, with the copies in it.
@@ -81,15 +101,8 @@ private:
     made.graph.kernels.push_back(old.kernels[size_t(k)]);
     made.original.push_back(before.empty() ? k : before[size_t(k)]);
   }
-  void copy(Kernel::Copy what, int home, std::vector<int> reads, std::vector<int> writes) {
-    static const char *const names[] = {"", "fetch ", "store ", "await "};
-    Kernel kernel;
-    kernel.section = old.mainLoop() + 1;
-    kernel.copy = what;
-    kernel.reads = std::move(reads), kernel.writes = std::move(writes);
-    kernel.work = Kernel::Nothing, kernel.recomputable = false, kernel.backward = true;
-    kernel.name = names[what] + old.buffers[size_t(home)].name;
-    made.graph.kernels.push_back(std::move(kernel));
+  void copy(Kernel::Copy what, std::vector<int> reads, std::vector<int> writes) {
+    made.graph.kernels.push_back(copyKernel(made.graph, what, old.mainLoop() + 1, std::move(reads), std::move(writes)));
     made.original.push_back(kCopy);
   }
   int value(int home) {
@@ -113,7 +126,7 @@ private:
       inside.push_back({});
       for (int home : state.buffers) {
         int to = value(home);
-        copy(Kernel::Fetch, home, {home}, {to});
+        copy(Kernel::Fetch, {home}, {to});
         inside.back().push_back(to);
       }
       ++next;
@@ -127,7 +140,7 @@ private:
     std::vector<int> came = std::move(inside.front());
     inside.pop_front();
     for (size_t i = 0; i < came.size(); ++i)
-      copy(Kernel::Await, state.buffers[i], {came[i]}, {});
+      copy(Kernel::Await, {came[i]}, {});
     std::vector<int> results;
     for (int home : state.buffers)
       results.push_back(value(home));
@@ -140,7 +153,7 @@ private:
       kernel.inPlace.push_back({results[i], came[i]}); // as it was
     }
     for (size_t i = 0; i < results.size(); ++i)
-      copy(Kernel::Store, state.buffers[i], {results[i]}, {state.buffers[i]});
+      copy(Kernel::Store, {results[i]}, {state.buffers[i]});
     leaving.push_back({done, std::move(results)});
     ++done;
   }
@@ -150,7 +163,7 @@ private:
     leaving.pop_front();
     const UpdateState &state = offload.moved[number];
     for (size_t i = 0; i < values.size(); ++i)
-      copy(Kernel::Await, state.buffers[i], {values[i]}, {});
+      copy(Kernel::Await, {values[i]}, {});
     held -= state.bytes;
   }
 

@@ -20,6 +20,9 @@ struct UpdateState {
 // In the order of the updates. `allowed`: of buffers, whether nobody but the step reads them (evaluation reads averages and statistics); empty: all.
 std::vector<UpdateState> movableState(const StepGraph &, const std::vector<bool> &allowed = {});
 
+// The same state, by the kernels of another variant of the step.
+std::vector<UpdateState> stateOfGraph(const StepGraph &, const std::vector<UpdateState> &, const std::vector<bool> &allowed);
+
 struct Offload {
   std::vector<UpdateState> moved; // in the order of the updates
   int64_t window = 0;             // bytes of moved state that lie in the arena at once, or are on their way; the largest state has room always
@@ -34,6 +37,8 @@ struct Offload {
 // The step in which the state is copied. Buffers keep their numbers, and so do kernels before the end of the main loop. `original`: of each kernel its number in
 // the old graph, through `before` if that is not empty; kCopy for copies.
 constexpr int kCopy = -2;
+// A kernel that is a copy, of `section`.
+Kernel copyKernel(const StepGraph &, Kernel::Copy, int section, std::vector<int> reads, std::vector<int> writes);
 struct Offloaded {
   StepGraph graph;
   std::vector<int> original;

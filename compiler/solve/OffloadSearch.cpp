@@ -1,6 +1,7 @@
 // OffloadSearch.cpp: see OffloadSearch.h.
 #include "compiler/solve/OffloadSearch.h"
 #include "compiler/solve/Engines.h"
+#include "compiler/solve/SwapPlans.h"
 
 #include <algorithm>
 
@@ -14,11 +15,12 @@ constexpr int kMostSearched = 12;
 class OffloadSearch {
 public:
   OffloadSearch(const std::vector<Variant> &variants, const SearchResult &plain, const SearchOptions &options, int64_t hostBudget,
-                const std::vector<bool> &allowed)
-      : variants(variants), options(options), allowed(allowed), graph(variants.front().rows.graph) {
+                const MayLeave &allowed)
+      : variants(variants), options(options), hostBudget(hostBudget), allowed(allowed), graph(variants.front().rows.graph) {
     answer.result = plain;
+    answer.result.feasible &= !allowed.allState;
     // As much as the host has room for, large state first.
-    std::vector<UpdateState> all = movableState(graph, allowed);
+    std::vector<UpdateState> all = movableState(graph, allowed.state);
     std::stable_sort(all.begin(), all.end(), [](auto &a, auto &b) { return a.bytes > b.bytes; });
     int64_t left = hostBudget;
     for (UpdateState &state : all)
@@ -27,28 +29,17 @@ public:
     std::stable_sort(movable.begin(), movable.end(), [](auto &a, auto &b) { return a.kernel < b.kernel; });
   }
 
-  OffloadAnswer run(const std::vector<LadderPoint> &ladder) {
-    if (movable.empty())
-      return std::move(answer);
+  OffloadAnswer run(const std::vector<LadderSchedule> &ladder) {
     int64_t everything = bytesOf(movable);
-    for (const LadderPoint &point : ladder) {
-      // What is only known to be alive there may take a little more.
-      int64_t need = point.arenaBytes + point.arenaBytes / 1000 - *options.arenaBudget;
-      if (need <= 0 || need >= everything)
-        continue;
-      addWay(need, point.seconds);
-      // Where not the loop is what needs most, but the updates behind it, the window takes its room there, too.
-      if (int64_t more = need + windowsFor(graph, stateOf(movable, need)).back(); more < everything)
-        addWay(more, point.seconds);
+    if (!movable.empty())
+      moveState(ladder);
+    searchSwaps(variants, ladder, options, hostBudget, allowed, statesWorthTrying(), answer);
+    if (!answer.result.feasible) {
+      std::vector<Offload> states(size_t(!allowed.allState));
+      if (!movable.empty())
+        states.push_back({movable, windowsFor(graph, movable).back()});
+      searchSmallestSwaps(variants, options, hostBudget, allowed, states, answer);
     }
-    addWay(everything, ladder.empty() ? 0 : ladder.front().seconds);
-    std::stable_sort(ways.begin(), ways.end(), [](const Way &a, const Way &b) { return a.seconds < b.seconds; });
-    int searched = 0;
-    for (const Way &way : ways)
-      if (searched < kMostSearched && !isBeaten(way))
-        ++searched, search(way.moved, false);
-    if (!answer.result.feasible)
-      search(movable, true);
     if (!answer.rows.graph.kernels.empty())
       finish(everything);
     return std::move(answer);
@@ -61,6 +52,48 @@ private:
     double copies, seconds; // that are not hidden; of a step, with the fastest plan that the ladder has
   };
   static int64_t bytesOf(const std::vector<UpdateState> &states) { return Offload{states, 0}.bytes(); }
+
+  // State alone.
+  void moveState(const std::vector<LadderSchedule> &ladder) {
+    int64_t everything = bytesOf(movable);
+    for (const LadderSchedule &schedule : ladder) {
+      if (allowed.allState)
+        break;
+      // What is only known to be alive there may take a little more.
+      const LadderPoint &point = schedule.point;
+      int64_t need = point.arenaBytes + point.arenaBytes / 1000 - *options.arenaBudget;
+      if (need <= 0 || need >= everything)
+        continue;
+      addWay(need, point.seconds);
+      // Where not the loop is what needs most, but the updates behind it, the window takes its room there, too.
+      if (int64_t more = need + windowsFor(graph, stateOf(movable, need)).back(); more < everything)
+        addWay(more, point.seconds);
+    }
+    addWay(everything, ladder.empty() ? 0 : ladder.front().point.seconds);
+    std::stable_sort(ways.begin(), ways.end(), [](const Way &a, const Way &b) { return a.seconds < b.seconds; });
+    int searched = 0;
+    for (const Way &way : ways)
+      if (searched < kMostSearched && !isBeaten(way))
+        ++searched, search(way.moved, false);
+    if (!answer.result.feasible)
+      search(movable, true);
+  }
+
+  // Beside values of the loop: none, what the best plan has so far, a half and all that may move.
+  std::vector<Offload> statesWorthTrying() const {
+    if (allowed.allState)
+      return movable.empty() ? std::vector<Offload>() : std::vector<Offload>{{movable, windowsThatFit(movable).front()}};
+    std::vector<Offload> states{{}};
+    if (!answer.offload.moved.empty())
+      states.push_back(answer.offload);
+    for (int64_t bytes : {bytesOf(movable) / 2, bytesOf(movable)}) {
+      std::vector<UpdateState> moved = stateOf(movable, bytes);
+      bool known = std::any_of(states.begin(), states.end(), [&](const Offload &state) { return state.bytes() == bytesOf(moved); });
+      if (!known)
+        states.push_back({moved, windowsThatFit(moved).front()});
+    }
+    return states;
+  }
 
   void addWay(int64_t bytes, double seconds) {
     std::vector<UpdateState> moved = stateOf(movable, bytes);
@@ -83,7 +116,7 @@ private:
       std::vector<Variant> changed;
       for (const Variant &variant : variants) {
         Variant &with = changed.emplace_back(variant);
-        Offload offload{ofGraph(variant.rows.graph, moved), window};
+        Offload offload{stateOfGraph(variant.rows.graph, moved, allowed.state), window};
         Offloaded made = withOffload(variant.rows.graph, offload, variant.rows.original);
         with.rows.graph = std::move(made.graph), with.rows.original = std::move(made.original);
       }
@@ -124,16 +157,8 @@ private:
     return some;
   }
 
-  // The same state, by the kernels of another variant.
-  std::vector<UpdateState> ofGraph(const StepGraph &g, const std::vector<UpdateState> &moved) const {
-    std::vector<UpdateState> all = movableState(g, allowed), same;
-    for (UpdateState &state : all)
-      if (std::any_of(moved.begin(), moved.end(), [&](const UpdateState &one) { return one.buffers == state.buffers; }))
-        same.push_back(std::move(state));
-    return same;
-  }
-
-  // Bounds for any state on the host: no step is faster than without a limit, and no arena smaller by more than what may leave it.
+  // Bounds for anything on the host: no step is faster than without a limit, and no arena smaller by more than the state that may leave it. Values
+  // of the loop change nothing about it, since each kernel needs its operands beside what lives through the loop.
   void finish(int64_t everything) {
     GraphIndex index(graph);
     double least = 1e300;
@@ -152,7 +177,8 @@ private:
 
   const std::vector<Variant> &variants;
   const SearchOptions &options;
-  const std::vector<bool> &allowed;
+  const int64_t hostBudget;
+  const MayLeave &allowed;
   const StepGraph &graph;
   std::vector<UpdateState> movable; // as much as the host has room for
   std::vector<Way> ways;
@@ -161,8 +187,8 @@ private:
 
 } // namespace
 
-OffloadAnswer searchOffload(const std::vector<Variant> &variants, const SearchResult &plain, const std::vector<LadderPoint> &ladder,
-                            const SearchOptions &options, int64_t hostBudget, const std::vector<bool> &allowed) {
+OffloadAnswer searchOffload(const std::vector<Variant> &variants, const SearchResult &plain, const std::vector<LadderSchedule> &ladder,
+                            const SearchOptions &options, int64_t hostBudget, const MayLeave &allowed) {
   return OffloadSearch(variants, plain, options, hostBudget, allowed).run(ladder);
 }
 

@@ -258,6 +258,9 @@ private:
     }
     const Place &write = l.writes.front();
     underWay.push_back({read, write});
+    const Place &host = copy == Kernel::Fetch ? read : write;
+    if (!c.isInput(host.buffer)) // a value of the loop, whose symbol says whether it is the right one
+      return "";
     if (copy == Kernel::Fetch)
       cameTo[read.buffer] = write.offset;
     else if (auto came = cameTo.find(write.buffer); came == cameTo.end() || came->second != read.offset)

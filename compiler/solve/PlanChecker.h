@@ -12,7 +12,8 @@
 // nothing done, one in between, and one that goes no further than its step.
 //
 // A copy from or to the host is under way from where it begins to its Await: nobody may read or write where it goes before that, nor write
-// what it takes. All are waited for when the step ends, and what goes back to the host lies where it came from: there a closed gate leaves what it was.
+// what it takes. All are waited for when the step ends, and state that goes back to the host lies where it came from: there a closed gate leaves what
+// it was. A value that the loop stores there and fetches again is the same symbol on its way; what another trip left in its place is another one.
 //
 // Beside that: everything lies inside the arena, the claimed sizes are the bytes really touched, no launch writes
 // what it reads or writes twice (but for declared in-place work), kernels that must not be repeated run once, in the

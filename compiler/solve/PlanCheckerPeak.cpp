@@ -82,7 +82,7 @@ private:
         lives.push_back({place.offset, place.bytes, t, c.readBehind[place.buffer] ? t + 1 : std::max(end, t + 1)});
       }
       for (const Place &w : l.writes) {
-        if (c.isInput(w.buffer))
+        if (c.isInput(w.buffer) || c.onHost(w))
           continue;
         bool accumulator = g.buffers[w.buffer].kind == Buffer::Accumulator;
         if (accumulator && current.count({w.buffer, w.offset})) {

@@ -313,21 +313,30 @@ void Planner::packForShipping(SearchResult &result) const {
   result.smallestArena = std::min(result.smallestArena, result.plan.decision.arenaBytes);
 }
 
-std::vector<LadderPoint> Planner::tradeOff(const SearchOptions &options) {
+std::vector<LadderSchedule> Planner::ladder(const SearchOptions &options) {
   std::string error;
   std::vector<int> order = rungsOf(options, error);
   sortByBytes(order);
-  std::vector<LadderPoint> points;
+  std::vector<LadderSchedule> points;
   double fastest = 0;
   for (int r : order) {
     if (!points.empty() && rungs[r].seconds >= fastest)
       continue;
     fastest = rungs[r].seconds;
-    points.push_back({-1, rungs[r].peakLive, rungs[r].seconds, rungs[r].microbatch, rungs[r].name});
+    points.push_back({{-1, rungs[r].peakLive, rungs[r].seconds, rungs[r].microbatch, rungs[r].name}, rungs[r].loop});
     // Only plans already packed know their arena; the others say what they need at least.
-    points.back().arenaBytes = rungs[r].plan ? rungs[r].plan->decision.arenaBytes : rungs[r].peakLive;
+    points.back().point.arenaBytes = rungs[r].plan ? rungs[r].plan->decision.arenaBytes : rungs[r].peakLive;
   }
   return points;
 }
+
+std::vector<LadderPoint> pointsOf(std::vector<LadderSchedule> schedules) {
+  std::vector<LadderPoint> points;
+  for (LadderSchedule &schedule : schedules)
+    points.push_back(std::move(schedule.point));
+  return points;
+}
+
+std::vector<LadderPoint> Planner::tradeOff(const SearchOptions &options) { return pointsOf(ladder(options)); }
 
 } // namespace cinch::solve

@@ -36,6 +36,13 @@ struct LadderPoint {
   int64_t microbatch = 1;
   std::string name; // how the schedule came about
 };
+// .. and what it runs, for who goes on from it.
+struct LadderSchedule {
+  LadderPoint point;
+  std::vector<int> loop;
+  int variant = 0; // of the step (Variants.h)
+};
+std::vector<LadderPoint> pointsOf(std::vector<LadderSchedule>);
 
 struct SearchResult {
   bool feasible = false;
@@ -63,6 +70,7 @@ public:
   // and how it is packed on nothing but the plan.
   void packForShipping(SearchResult &) const;
   // The plans that no other beats in both memory and time, by rising memory.
+  std::vector<LadderSchedule> ladder(const SearchOptions &);
   std::vector<LadderPoint> tradeOff(const SearchOptions &);
   // Bytes of the arena that no plan at this micro-batch can go below.
   int64_t memoryBound(int64_t microbatch) const;

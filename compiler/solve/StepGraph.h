@@ -36,7 +36,8 @@ struct Buffer {
   // Accumulators live from the start of the loop that adds to them to their last reader behind it (to the end of the step if there is none).
   // In a step of one micro-batch they live from their first work on (StepGraph::sumsBeginLate).
   enum Kind { Value, Persistent, Accumulator } kind = Value;
-  // The memory that it lies in: the arena, or pinned memory of the host beside a device, whose persistent buffers only copies read and write.
+  // The memory that it lies in: the arena, or pinned memory of the host beside a device, which only copies read and write. There lie persistent
+  // buffers and values that a Store in the main loop has left for a Fetch there.
   enum Space { Arena, Host } space = Arena;
   int producer = -1;         // kernel that writes it; -1: input
   // Of what work on rows reads and writes: rows of an example (0: as many as an example has positions), and rows a position.
@@ -88,8 +89,8 @@ struct Kernel {
   std::shared_ptr<const LoopBody> body;
   bool newPart = false;               // no work: the next part of the main loop's body begins here
   bool message = false;               // no work: a value goes to another worker, or comes from one
-  // No work of the device's cores, behind the main loop: a copy from pinned memory (Fetch) or to it (Store) begins here, and goes on beside
-  // the kernels that follow, until an Await of the value in the arena.
+  // No work of the device's cores, in the main loop or behind it: a copy from pinned memory (Fetch) or to it (Store) begins here, and goes on
+  // beside the kernels that follow, until an Await of the value in the arena. In the main loop a Fetch writes a value anew that another kernel made.
   enum Copy { NoCopy, Fetch, Store, Await } copy = NoCopy;
   std::string name;
   int line = 0, libraryLine = 0; // as of a buffer

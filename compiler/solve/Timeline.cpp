@@ -226,7 +226,8 @@ void Timeline::share() {
     storageLower.push_back(instances[i].lower), storageUpper.push_back(instances[i].upper);
   auto fresh = [&](int i) {
     instances[i].storage = int(storageBytes.size());
-    storageBytes.push_back(bytes(i) * instances[i].copies);
+    bool onHost = instances[i].buffer >= 0 && index.graph.buffers[size_t(instances[i].buffer)].space == Buffer::Host;
+    storageBytes.push_back(onHost ? 0 : bytes(i) * instances[i].copies);
     storageLower.push_back(instances[i].lower);
     storageUpper.push_back(instances[i].upper);
   };
@@ -302,8 +303,11 @@ double predictedSeconds(const GraphIndex &index, int64_t microbatch, const std::
     seconds += runEngines(g, index.behind, microbatch).end;
   else
     std::for_each(index.behind.begin(), index.behind.end(), add);
-  for (int k : loop)
-    body += g.kernels[k].seconds.at(microbatch);
+  if (index.swaps)
+    body = runEngines(g, loop, microbatch).end;
+  else
+    for (int k : loop)
+      body += g.kernels[k].seconds.at(microbatch);
   return seconds + body * double(g.batch / microbatch);
 }
 

@@ -52,6 +52,7 @@ struct GraphIndex {
   // Steps overlap: what waits between parts lives from one call to the next, and what is one to a step is there twice (Timeline::holdTwoSteps).
   bool overlaps = false;
   bool offloads = false; // what is behind the main loop copies from and to the host
+  bool swaps = false;    // what is in it does
   // What kernel k reads and writes: entries [first[k], first[k + 1]). A search walks these very often.
   std::vector<int> firstRead, reads, firstWrite, writes;
   std::string error;                         // empty if the graph is sane
@@ -139,8 +140,8 @@ private:
   std::vector<int64_t> delta;
 };
 
-// Predicted seconds of one step: the loop body runs batch / microbatch times. What is behind it takes as long as its kernels, or, where it
-// copies from and to the host, as the copies beside them let it (Engines.h).
+// Predicted seconds of one step: the loop body runs batch / microbatch times. It takes as long as its kernels, and so does what is behind it, or,
+// where they copy from and to the host, as the copies beside them let them (Engines.h).
 double predictedSeconds(const GraphIndex &, int64_t microbatch, const std::vector<int> &loop);
 
 } // namespace cinch::solve

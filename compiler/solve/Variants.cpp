@@ -88,22 +88,25 @@ void VariantPlanner::searchDeeper(SearchOptions options, SearchResult &best, int
   }
 }
 
-std::vector<LadderPoint> VariantPlanner::tradeOff(const SearchOptions &options) {
-  std::vector<LadderPoint> all, points;
+std::vector<LadderSchedule> VariantPlanner::ladder(const SearchOptions &options) {
+  std::vector<LadderSchedule> all, some;
   for (int i = 0; i < int(variants.size()); ++i)
     if (allows(i, options))
-      for (LadderPoint &point : planners[i].tradeOff(options)) {
+      for (LadderSchedule &schedule : planners[i].ladder(options)) {
         if (!variants[i].name.empty())
-          point.name += ", " + variants[i].name;
-        all.push_back(std::move(point));
+          schedule.point.name += ", " + variants[i].name;
+        schedule.variant = i;
+        all.push_back(std::move(schedule));
       }
-  std::stable_sort(all.begin(), all.end(), [](const LadderPoint &a, const LadderPoint &b) {
-    return a.arenaBytes != b.arenaBytes ? a.arenaBytes < b.arenaBytes : a.seconds < b.seconds;
+  std::stable_sort(all.begin(), all.end(), [](const LadderSchedule &a, const LadderSchedule &b) {
+    return a.point.arenaBytes != b.point.arenaBytes ? a.point.arenaBytes < b.point.arenaBytes : a.point.seconds < b.point.seconds;
   });
-  for (LadderPoint &point : all)
-    if (points.empty() || point.seconds < points.back().seconds)
-      points.push_back(std::move(point));
-  return points;
+  for (LadderSchedule &schedule : all)
+    if (some.empty() || schedule.point.seconds < some.back().point.seconds)
+      some.push_back(std::move(schedule));
+  return some;
 }
+
+std::vector<LadderPoint> VariantPlanner::tradeOff(const SearchOptions &options) { return pointsOf(ladder(options)); }
 
 } // namespace cinch::solve

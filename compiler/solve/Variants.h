@@ -25,6 +25,7 @@ public:
   // smallest budget of the `whole` ladder is wanted, too; the answer is the same.
   SearchResult search(const SearchOptions &, bool whole, int &chosen);
   std::vector<LadderPoint> tradeOff(const SearchOptions &);
+  std::vector<LadderSchedule> ladder(const SearchOptions &); // of these points
   int count() const { return int(variants.size()); }
   const Variant &variant(int i) const { return variants[i]; }
 

@@ -63,8 +63,9 @@ struct Flags {
   cl::opt<std::string> budget{"memory-budget", cl::desc("most bytes the whole process may use: 3GiB, 512MiB"),
                                      cl::value_desc("SIZE"), PLANNING};
   cl::opt<std::string> hostBudget{"host-memory-budget",
-                                  cl::desc("with --target nvidia: most bytes of pinned memory in which the optimizer's state may lie, to be copied in "
-                                           "for its update, where the GPU's budget is short (without it, none lies there)"),
+                                  cl::desc("with --target nvidia: most bytes of pinned memory of the host, where the optimizer's state may lie between its "
+                                           "updates, and values of the forward sweep until the backward sweep reads them, if the GPU's "
+                                           "budget is short (without it, nothing lies there)"),
                                   cl::value_desc("SIZE"), COMPILING};
   cl::opt<std::string> remat{"remat",
                                     cl::desc("none, all, sqrt, every:N, marked, cheap, optimal or auto (the default)"),

@@ -32,7 +32,7 @@ void printRefusal(llvm::raw_ostream &out, const Compilation &compilation, const 
     out << "  help: " << result.advice << " would fit\n";
   if (int64_t host = compilation.entries.front().outcome.hostWouldDo; host > 0 && !several)
     out << "  help: --host-memory-budget " << (host + (1 << 20) - 1) / (1 << 20)
-        << "MiB would fit: so much of the optimizer's state lies in pinned memory of the host\n";
+        << "MiB would fit: state, or values that wait for the backward sweep, then lie in pinned memory of the host\n";
   if (enough > 0)
     out << "  help: --stages " << enough << " would fit: each of its workers keeps this budget\n";
   else if (several)

@@ -157,7 +157,7 @@ static int compile(const CommandLine &line, const Program &program, const Source
     options.budget = program.plan.memory;
   options.hostBudget = line.hostBudget;
   if (options.hostBudget && !line.target.isDevice()) {
-    llvm::errs() << "cinch: --host-memory-budget is for the state of a program on a GPU (--target nvidia); a CPU's lies in its memory anyway\n";
+    llvm::errs() << "cinch: --host-memory-budget is for a program on a GPU (--target nvidia); what a CPU computes lies in its memory anyway\n";
     return 2;
   }
   options.microbatch = line.microbatch ? *line.microbatch : program.plan.microbatch;
@@ -184,7 +184,7 @@ static int compile(const CommandLine &line, const Program &program, const Source
     return 1;
   }
   if (options.hostBudget && (options.workers() > 1 || options.stages == 0)) {
-    llvm::errs() << "error: state on the host with several workers is not there yet\n  help: leave out --host-memory-budget, or --stages, --replicas\n";
+    llvm::errs() << "error: state and values on the host with several workers are not there yet\n  help: leave out --host-memory-budget, or --stages, --replicas\n";
     return 1;
   }
   if (options.stages == 0) {

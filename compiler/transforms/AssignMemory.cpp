@@ -26,7 +26,8 @@ struct AssignMemory : cinch::impl::AssignMemoryBase<AssignMemory> {
     Builder attributes(&getContext());
     DenseSet<int64_t> onHost;
     for (const DecidedMove &move : decided->moves)
-      onHost.insert(move.argument);
+      if (move.argument >= 0)
+        onHost.insert(move.argument);
     SmallVector<DictionaryAttr> named; // set at once: one by one, each would write the list of all anew
     for (auto [argument, offset] : llvm::zip_equal(function.getArguments(), decided->arguments)) {
       offsets[argument] = offset;
@@ -108,7 +109,7 @@ struct AssignMemory : cinch::impl::AssignMemoryBase<AssignMemory> {
         offsets[fetch.getCopy()] = int64_t(fetch.getOffset().value_or(-1));
       } else if (auto store = dyn_cast<plan::StoreOp>(op)) {
         if (offsets.lookup(store.getValue()) != int64_t(store.getOffset().value_or(-1)))
-          return op.emitError("internal error: copies from offset ") << store.getOffset().value_or(0) << ", the state lies at " << offsets.lookup(store.getValue());
+          return op.emitError("internal error: copies from offset ") << store.getOffset().value_or(0) << ", the value lies at " << offsets.lookup(store.getValue());
         offsets[store.getCopy()] = int64_t(store.getHost().value_or(-1));
       } else if (auto band = dyn_cast<plan::BandOp>(op)) {
         const DecidedRun &run = runOf(&op, decided);

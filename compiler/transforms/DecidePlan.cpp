@@ -55,7 +55,7 @@ public:
     describeRuns(described, int(decision.runs.size()));
     DenseMap<int, int64_t> offsetOf;
     for (const solve::Instance &instance : decision.instances)
-      if (instance.buffer >= 0 && problem.graph.buffers[instance.buffer].kind == solve::Buffer::Persistent)
+      if (instance.buffer >= 0 && outcome.rows.graph.buffers[instance.buffer].kind == solve::Buffer::Persistent)
         offsetOf[instance.buffer] = instance.offset;
     for (BlockArgument argument : func::FuncOp(step.function).getArguments())
       decided.arguments.push_back(offsetOf.lookup(problem.buffer.lookup(argument)));
@@ -83,17 +83,35 @@ private:
     }
   }
 
-  // A copy from or to the host, or the wait for its end: which argument, and where in the arena.
+  // A copy from or to the host, or the wait for its end: of which argument, or which result of which kernel, and where it lies.
   void describeMove(const solve::Run &run) {
     const solve::Kernel &kernel = outcome.rows.graph.kernels[run.kernel];
-    bool fetch = kernel.copy == solve::Kernel::Fetch;
+    bool fetch = kernel.copy == solve::Kernel::Fetch, awaits = kernel.copy == solve::Kernel::Await;
     const solve::Instance &there = decision.instances[fetch ? run.writes.front() : run.reads.front()];
+    if (outcome.rows.graph.inMainLoop(run.kernel)) {
+      auto [part, result] = resultOf(there.buffer);
+      DecidedMove move{int64_t(decided.runs.size()), kernel.copy, -1, there.offset, part, result};
+      if (!awaits)
+        move.host = decision.instances[fetch ? run.reads.front() : run.writes.front()].offset;
+      decided.moves.push_back(move);
+      return;
+    }
     if (kernel.copy != solve::Kernel::Await)
       homeOf[there.buffer] = fetch ? kernel.reads.front() : kernel.writes.front();
     int home = homeOf.lookup(there.buffer);
     for (BlockArgument argument : func::FuncOp(step.function).getArguments())
       if (problem.buffer.lookup(argument) == home)
         decided.moves.push_back({int64_t(decided.runs.size()), kernel.copy, int64_t(argument.getArgNumber()), there.offset});
+  }
+
+  // What a buffer of the loop is in the function.
+  std::pair<int64_t, int64_t> resultOf(int buffer) const {
+    for (auto [value, number] : problem.buffer)
+      if (auto result = dyn_cast<OpResult>(value); result && number == buffer)
+        for (auto [k, part] : llvm::enumerate(step.parts))
+          if (part.op == result.getOwner())
+            return {int64_t(k), int64_t(result.getResultNumber())};
+    return {-1, -1};
   }
 
   // The instances of the buffers that a run reads and writes.
@@ -287,26 +305,44 @@ static void remarkOn(const analysis::Step &step, const analysis::StepProblem &pr
   }
 }
 
-// State may lie on the host, if there is memory for it and that makes the plan faster, or makes one fit.
-static void offload(func::FuncOp function, const analysis::StepProblem &problem, solve::VariantPlanner &planner, const DecideOptions &options,
-                    DecideOutcome &outcome) {
+// In a step: of the loop's trips, and of what is behind it.
+static CopyTimes copiesOf(const solve::StepGraph &graph, const solve::Decision &decision) {
+  solve::GraphIndex index(graph);
+  std::vector<int> loop;
+  for (int t = decision.loopBegin(); t < decision.loopEnd(); ++t)
+    loop.push_back(decision.runs[size_t(t)].kernel);
+  solve::EngineTimes behind = solve::runEngines(graph, index.behind, decision.microbatch), trip = solve::runEngines(graph, loop, decision.microbatch);
+  auto trips = double(decision.count);
+  return {behind.in + trips * trip.in, behind.out + trips * trip.out, behind.waited() + trips * trip.waited(), behind.bytes + decision.count * trip.bytes};
+}
+
+// State and values of the loop may lie on the host, if there is memory for it and that makes the plan faster, or makes one fit.
+static void offload(func::FuncOp function, const analysis::Step &step, const analysis::StepProblem &problem, solve::VariantPlanner &planner, bool searched,
+                    const DecideOptions &options, DecideOutcome &outcome) {
   const solve::SearchResult &plain = outcome.result;
   bool hasLink = planner.variant(0).rows.graph.link.in > 0, fastest = plain.feasible && plain.plan.recomputed == 0;
   bool asked = options.hostBudget.has_value(), advice = !asked && options.hostAdvice && !plain.feasible;
-  if (!hasLink || !options.search.arenaBudget || !(asked || advice) || (fastest && plain.plan.seconds <= plain.secondsBound))
+  if (!hasLink || !options.search.arenaBudget || !(asked || advice) || (fastest && plain.plan.seconds <= plain.secondsBound && !options.allStateOnHost))
     return;
-  std::vector<bool> slots(problem.graph.buffers.size(), false);
+  solve::MayLeave allowed{std::vector<bool>(problem.graph.buffers.size(), false), std::vector<bool>(problem.graph.buffers.size(), false),
+                          options.allStateOnHost};
   for (BlockArgument argument : function.getArguments())
-    slots[size_t(problem.buffer.lookup(argument))] = bool(function.getArgAttr(argument.getArgNumber(), nn::kSlotAttr));
+    allowed.state[size_t(problem.buffer.lookup(argument))] = bool(function.getArgAttr(argument.getArgNumber(), nn::kSlotAttr));
+  for (const analysis::Step::Part &part : step.parts)
+    if (plan::KernelOp kernel = part.kernel())
+      for (Value result : kernel.getOutputs())
+        allowed.values[size_t(problem.buffer.lookup(result))] = true;
   int64_t movable = 0;
-  for (const solve::UpdateState &state : solve::movableState(planner.variant(0).rows.graph, slots))
+  for (const solve::UpdateState &state : solve::movableState(planner.variant(0).rows.graph, allowed.state))
     movable += state.bytes;
-  if (movable == 0 || (advice && plain.bound - movable > *options.search.arenaBudget))
+  if (advice && plain.bound - movable > *options.search.arenaBudget)
     return;
+  if (int chosen; !searched) // what was found in the plan cache has left no ladder
+    planner.search(options.search, false, chosen);
   std::vector<solve::Variant> variants;
   for (int i = 0; i < planner.count(); ++i)
     variants.push_back(planner.variant(i));
-  solve::OffloadAnswer answer = solve::searchOffload(variants, plain, planner.tradeOff(options.search), options.search, options.hostBudget.value_or(INT64_MAX), slots);
+  solve::OffloadAnswer answer = solve::searchOffload(variants, plain, planner.ladder(options.search), options.search, options.hostBudget.value_or(INT64_MAX), allowed);
   if (answer.rows.graph.kernels.empty())
     return;
   if (advice) {
@@ -315,13 +351,14 @@ static void offload(func::FuncOp function, const analysis::StepProblem &problem,
   }
   outcome.result = std::move(answer.result);
   outcome.rows = std::move(answer.rows);
-  outcome.copies = solve::runEngines(outcome.rows.graph, solve::GraphIndex(outcome.rows.graph).behind, outcome.result.plan.decision.microbatch);
+  outcome.copies = copiesOf(outcome.rows.graph, outcome.result.plan.decision);
+  outcome.stateOnHost = answer.offload.bytes(), outcome.valuesOnHost = int(answer.swaps.size());
 }
 
 // Searches a plan, or finds it again. What the search needed is gone behind it: of a deep step that is much.
 static DecideOutcome searchPlan(std::vector<solve::Variant> variants, const DecideOptions &options,
                                 llvm::function_ref<std::string(const solve::StepGraph &, const solve::Plan &)> wrongWith,
-                                llvm::function_ref<void(solve::VariantPlanner &, DecideOutcome &)> offload) {
+                                llvm::function_ref<void(solve::VariantPlanner &, bool searched, DecideOutcome &)> offload) {
   DecideOutcome outcome;
   solve::VariantPlanner planner(std::move(variants), options.orderSeed);
   solve::PlanCache cache(options.planCache);
@@ -345,7 +382,7 @@ static DecideOutcome searchPlan(std::vector<solve::Variant> variants, const Deci
   }
   outcome.rows = planner.variant(chosen).rows;
   if (outcome.result.error.empty())
-    offload(planner, outcome);
+    offload(planner, !hit, outcome);
   return outcome;
 }
 
@@ -391,9 +428,11 @@ DecideOutcome PlanProblem::decide() {
     return outcome;
   }
   outcome = searchPlan(std::move(variants), options, wrongWith,
-                       [&](solve::VariantPlanner &planner, DecideOutcome &found) { offload(function, problem, planner, options, found); });
+                       [&](solve::VariantPlanner &planner, bool searched, DecideOutcome &found) {
+                         offload(function, step, problem, planner, searched, options, found);
+                       });
   if (options.tradeOff)
-    outcome.named = solve::namedStrategies(outcome.rows.graph);
+    outcome.named = solve::namedStrategies(solve::GraphIndex(outcome.rows.graph).swaps ? problem.graph : outcome.rows.graph);
   if (!outcome.result.error.empty() || !outcome.result.feasible)
     return outcome;
   std::string wrong = wrongWith(outcome.rows.graph, outcome.result.plan);

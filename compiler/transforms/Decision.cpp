@@ -62,7 +62,8 @@ void writeDecision(func::FuncOp function, const Decided &decided) {
     heights.append({height, scale});
   SmallVector<Attribute> moves;
   for (const DecidedMove &move : decided.moves)
-    moves.push_back(plan::MoveAttr::get(context, move.before, StringAttr::get(context, kMoves[move.what]), move.argument, move.offset));
+    moves.push_back(plan::MoveAttr::get(context, move.before, StringAttr::get(context, kMoves[move.what]), move.argument, move.offset, move.kernel,
+                                         move.result, move.host));
   function->setAttr(kDecisionAttr, plan::DecisionAttr::get(context, decided.microbatch, decided.count, decided.batch, decided.arenaBytes,
                                                            decided.rowPositions, heights.empty() ? DenseI64ArrayAttr() : list(heights),
                                                            list(decided.arguments), ArrayAttr::get(context, loops),
@@ -107,10 +108,10 @@ FailureOr<Decided> readDecision(func::FuncOp function) {
   for (Attribute attribute : written.getMoves() ? written.getMoves() : ArrayAttr::get(function.getContext(), {})) {
     auto move = dyn_cast<plan::MoveAttr>(attribute);
     auto what = move ? llvm::find(kMoves, move.getWhat().getValue()) : std::end(kMoves);
-    if (what == std::end(kMoves) || what == kMoves || move.getArgument() < 0 || move.getArgument() >= int64_t(function.getNumArguments()) ||
+    if (what == std::end(kMoves) || what == kMoves || move.getArgument() >= int64_t(function.getNumArguments()) || (move.getArgument() < 0) == (move.getKernel() < 0) ||
         move.getBefore() < (decided.moves.empty() ? 0 : decided.moves.back().before) || move.getBefore() > int64_t(decided.runs.size()))
-      return function.emitError("'") << kDecisionAttr << "' has what is no copy of an argument: " << attribute;
-    decided.moves.push_back({move.getBefore(), solve::Kernel::Copy(what - kMoves), move.getArgument(), move.getOffset()});
+      return function.emitError("'") << kDecisionAttr << "' has what is no copy of an argument or a result: " << attribute;
+    decided.moves.push_back({move.getBefore(), solve::Kernel::Copy(what - kMoves), move.getArgument(), move.getOffset(), move.getKernel(), move.getResult(), move.getHost()});
   }
   return decided;
 }

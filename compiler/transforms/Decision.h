@@ -45,11 +45,12 @@ struct DecidedLoop {
   int64_t first = 0, last = 0;
   llvm::SmallVector<int64_t> zeroed; // (offset, bytes) pairs
 };
-// Right before run `before`: a copy of an argument that lies on the host.
+// Right before run `before`: a copy of an argument that lies on the host, or of a kernel's result that waits there.
 struct DecidedMove {
   int64_t before = 0;
   solve::Kernel::Copy what = solve::Kernel::NoCopy;
-  int64_t argument = 0, offset = 0; // its number, its place in the arena
+  int64_t argument = -1, offset = 0;          // the argument's number, or -1; the place in the arena
+  int64_t kernel = -1, result = -1, host = 0; // of a result: whose, which, and its place on the host
 };
 struct Decided {
   int64_t microbatch = 1, count = 1, batch = 1, arenaBytes = 0;
@@ -76,16 +77,24 @@ struct DecideOptions {
   // > 0: rows of an example where `rowBlocks` was asked for. A worker whose part has no work on such rows has a plan as it is.
   int64_t rowsAsked = 0;
   bool callerCounts = false, tradeOff = false;
-  // Bytes of pinned memory that state may take, where the machine's costs have a way there; none: nothing is moved.
+  // Bytes of pinned memory that state and values of the loop may take, where the machine's costs have a way there; none: nothing is moved.
   std::optional<int64_t> hostBudget;
-  bool hostAdvice = false; // what is refused says whether state on the host would help
+  bool allStateOnHost = false; // of what may lie there
+  bool hostAdvice = false; // what is refused says whether something on the host would help
   std::string planCache; // folder; empty: none
+};
+// What copies from and to the host take in a step, by simulation.
+struct CopyTimes {
+  double in = 0, out = 0, waited = 0; // seconds: of each direction, and those that no work hides
+  int64_t bytes = 0;                  // copied in one direction
 };
 struct DecideOutcome {
   bool internal = false; // an internal error was reported
   solve::SearchResult result;
   solve::RowBlocked rows;  // the graph of the chosen variant, where a range in row blocks is one kernel, and how it came about
-  solve::EngineTimes copies; // of what stands behind the main loop, if state lies on the host
+  CopyTimes copies;          // if anything lies on the host
+  int64_t stateOnHost = 0;   // bytes of optimizer state there; the rest are values of the loop
+  int valuesOnHost = 0;      // how many of these
   int64_t hostWouldDo = 0; // refused, but so many bytes of pinned memory would be enough
   // If asked for: the curve of memory against time, and the strategies that have names.
   std::vector<solve::LadderPoint> tradeOff, named;

@@ -133,6 +133,10 @@ private:
   void move(OpBuilder &builder, int64_t before) {
     for (; moved < decided.moves.size() && decided.moves[moved].before == before; ++moved) {
       const DecidedMove &one = decided.moves[moved];
+      if (one.argument < 0) {
+        moveResult(builder, one);
+        continue;
+      }
       BlockArgument argument = function.getArgument(unsigned(one.argument));
       Location loc = argument.getLoc();
       IntegerAttr offset = builder.getI64IntegerAttr(one.offset), host = builder.getI64IntegerAttr(decided.arguments[size_t(one.argument)]);
@@ -151,6 +155,21 @@ private:
         current.map(result, store.getCopy());
         onItsWay[argument] = store.getCopy();
       }
+    }
+  }
+
+  // A value of the loop leaves, comes back, or is waited for. What is fetched is its latest copy, as if it had been computed again.
+  void moveResult(OpBuilder &builder, const DecidedMove &one) {
+    Value value = step.parts[size_t(one.kernel)].op->getResult(unsigned(one.result)), copy = current.lookup(value);
+    IntegerAttr offset = builder.getI64IntegerAttr(one.offset), host = builder.getI64IntegerAttr(one.host);
+    if (one.what == solve::Kernel::Await) {
+      plan::AwaitOp::create(builder, value.getLoc(), onItsWay.lookup(value));
+    } else if (one.what == solve::Kernel::Fetch) {
+      auto fetch = plan::FetchOp::create(builder, value.getLoc(), copy.getType(), onItsWay.lookup(value), host, offset);
+      current.map(value, fetch.getCopy());
+      onItsWay[value] = fetch.getCopy();
+    } else {
+      onItsWay[value] = plan::StoreOp::create(builder, value.getLoc(), copy.getType(), copy, host, offset).getCopy();
     }
   }
 
@@ -209,7 +228,7 @@ private:
   DenseMap<Value, SmallVector<std::pair<int, Value>>> copies;
   int part = 0;
   size_t moved = 0;                    // of the decision's moves
-  DenseMap<Value, Value> onItsWay;     // of arguments on the host: the last copy that began
+  DenseMap<Value, Value> onItsWay;     // of what lies on the host: the last copy that began
 };
 
 struct Rematerialize : cinch::impl::RematerializeBase<Rematerialize> {

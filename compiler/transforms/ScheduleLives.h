@@ -33,24 +33,28 @@ bool inTurns(plan::LoopOp);  // the parts take turns, so that they are the body 
 bool alwaysBehind(plan::LoopOp, int from, int to);   // every micro-batch runs part `to` behind part `from`
 int64_t mostWaiting(plan::LoopOp, int from, int to); // micro-batches that have begun one part and not ended a later one, at most
 
-// VerifyCopies.cpp. A state that lies on the host has bytes of pinned memory of its own. What is copied from there lives in the arena from
-// the begin of the copy, and what is copied back to the end of it; it is awaited before anybody reads it, and goes back where it came from.
+// VerifyCopies.cpp. A state that lies on the host has bytes of pinned memory of its own, and so has a value of the loop that waits there. What is
+// copied from there lives in the arena from the begin of the copy, and what is copied there to the end of it; it is awaited before anybody
+// reads it. A state goes back where it came from, and a value is there before it is fetched.
 class HostCopies {
 public:
   // `lives`: of the function; copies become a part of them.
   HostCopies(mlir::func::FuncOp function, Lives &lives) : function(function), lives(lives) {}
 
   mlir::LogicalResult place(mlir::BlockArgument argument, int64_t offset); // an argument on the host
-  mlir::LogicalResult number(mlir::Operation &op, int64_t time);           // a copy begins, or is waited for
-  mlir::LogicalResult verifyEnd();                                         // nothing is under way
+  // A copy begins, or is waited for. `value`: what a store copies, in the loop that makes it if there is one.
+  mlir::LogicalResult number(mlir::Operation &op, int64_t time, mlir::Value value);
+  mlir::LogicalResult verifyEnd();                                         // of a trip of a loop, of the function: nothing is under way
   bool isOnHost(mlir::Value value) const { return hostOffset.count(value); }
   bool isUnderWay(mlir::Value copy) const { return underWay.count(copy); }
 
 private:
+  const char *take(int64_t offset, int64_t bytes);
   mlir::func::FuncOp function;
   Lives &lives;
-  llvm::DenseMap<mlir::Value, int64_t> hostOffset;  // of arguments on the host
+  llvm::DenseMap<mlir::Value, int64_t> hostOffset;  // of arguments on the host, and of values that were stored there
   std::map<int64_t, int64_t> hostEnds;              // of them: end -> begin
+  llvm::DenseSet<int64_t> states;                   // offsets of arguments
   llvm::MapVector<mlir::Value, mlir::Value> underWay; // copies -> what they copy in the arena
   std::map<int64_t, int64_t> cameTo;                // of places on the host: where their last copy went
 };

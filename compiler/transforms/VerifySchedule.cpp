@@ -63,7 +63,7 @@ private:
         if (failed(numberLoop(loop)))
           return failure();
       } else if (isa<plan::FetchOp, plan::StoreOp, plan::AwaitOp>(op)) {
-        if (failed(copies.number(op, now++)))
+        if (failed(copies.number(op, now++, resolve(op.getOperand(0)))))
           return failure();
       } else if (int64_t time = now++; failed(numberReads(op, time)) || failed(numberWrites(op, time))) {
         return failure();
@@ -80,7 +80,7 @@ private:
       alias[argument] = resolve(loop.operandOf(argument));
     if (loop.examples())
       waiting.clear(), part = 0;
-    if (failed(number(loop.block())))
+    if (failed(number(loop.block())) || failed(copies.verifyEnd()))
       return failure();
     int64_t end = now++;
     if (loop.examples() && failed(holdWaiting(loop, begin, end)))
@@ -141,7 +141,7 @@ private:
       if (it == lives.end())
         return op.emitOpError("reads a value that has no place in memory");
       if (copies.isUnderWay(value))
-        return op.emitOpError("reads a state that is on its way");
+        return op.emitOpError("reads what is on its way");
       bool fromOutside = false;
       for (auto loop = op.getParentOfType<plan::LoopOp>(); loop; loop = loop->getParentOfType<plan::LoopOp>())
         if ((fromOutside = !loop.getBody().isAncestor(value.getParentRegion())))

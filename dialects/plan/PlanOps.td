@@ -87,12 +87,14 @@ def Plan_RowsAttr : Plan_Attr<"Rows", "rows"> {
 }
 
 def Plan_MoveAttr : Plan_Attr<"Move", "move"> {
-  let summary = "right before run `before` a copy of an argument between pinned memory and the arena begins, or is waited for";
+  let summary = "right before run `before` a copy between pinned memory and the arena begins, or is waited for";
   let description = [{
     `what` is "fetch", "store" or "await" (plan.fetch, plan.store, plan.await), `argument` the number of the function's argument, `offset` its
-    place in the arena meanwhile.
+    place in the arena meanwhile. Where `argument` is -1, it is `result` of `kernel`, a value of the main loop that waits at `host` in pinned memory.
   }];
-  let parameters = (ins "int64_t":$before, "::mlir::StringAttr":$what, "int64_t":$argument, "int64_t":$offset);
+  let parameters = (ins "int64_t":$before, "::mlir::StringAttr":$what, "int64_t":$argument, "int64_t":$offset,
+                        DefaultValuedParameter<"int64_t", "-1">:$kernel, DefaultValuedParameter<"int64_t", "-1">:$result,
+                        DefaultValuedParameter<"int64_t", "0">:$host);
 }
 
 def Plan_DecisionAttr : Plan_Attr<"Decision", "decision"> {
@@ -327,10 +329,11 @@ def Plan_ReturnOp : Plan_Op<"return", [Pure, Terminator, HasParent<"KernelOp">]>
 //===- State on the host -------------------------------------------------------------------------------------------------===//
 
 def Plan_FetchOp : Plan_Op<"fetch", [AllTypesMatch<["value", "copy"]>]> {
-  let summary = "begins to copy a state from pinned memory of the host into the arena";
+  let summary = "begins to copy a state, or a value that was stored, from pinned memory of the host into the arena";
   let description = [{
     The copy begins when the device has done all that stands before this, and goes on beside what follows, up to its `plan.await`; before that
-    nobody reads the result, or writes where it goes. `host` is where the state lies on the host, `offset` its place in the arena.
+    nobody reads the result, or writes where it goes. `host` is where it lies on the host, `offset` its place in the arena. A value of the main loop is
+    the result of its plan.store, which has been awaited.
   }];
   let arguments = (ins AnyType:$value, OptionalAttr<I64Attr>:$host, OptionalAttr<I64Attr>:$offset);
   let results = (outs AnyType:$copy);
@@ -338,9 +341,9 @@ def Plan_FetchOp : Plan_Op<"fetch", [AllTypesMatch<["value", "copy"]>]> {
 }
 
 def Plan_StoreOp : Plan_Op<"store", [AllTypesMatch<["value", "copy"]>]> {
-  let summary = "begins to copy a state from the arena back into pinned memory of the host";
+  let summary = "begins to copy a state, or a value of the main loop, from the arena into pinned memory of the host";
   let description = [{
-    As plan.fetch does. Up to its `plan.await` nobody writes where it comes from. The result is the new state, as it lies on the host.
+    As plan.fetch does. Up to its `plan.await` nobody writes where it comes from. The result is the new state, or the value, as it lies on the host.
   }];
   let arguments = (ins AnyType:$value, OptionalAttr<I64Attr>:$host, OptionalAttr<I64Attr>:$offset);
   let results = (outs AnyType:$copy);

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Programs for a GPU whose optimizer state lies in pinned memory of the host (--host-memory-budget), executed on the CPU (standin.py): the bits
-are those of the CPU's program whatever is moved, with graphs and without, with copies made as late and as early as their waits allow, after
+"""Programs for a GPU whose optimizer state, or values between forward and backward, lie in pinned memory of the host (--host-memory-budget),
+executed on the CPU (standin.py): the bits are those of the CPU's program whatever is moved, with graphs and without, with copies made as late and as early as their waits allow, after
 kills, behind a closed gate; waits that are forgotten are found out; and every refusal.
 
 usage: nvidia_offload.py [NAME...]     NAME chooses by a part of the function's name
@@ -157,33 +157,104 @@ def closed_gate():
     verdicts.expect(saved[1:] == saved[:1] * 3, "checkpoints before the failed step differ")
 
 
+# ---- Values of the loop ----------------------------------------------------------------------------------------------
+
+# What the forward sweep leaves is most of it, and no state is there.
+DEEP = """dim B = 48 batch, I = 37, H = 64, C = 5
+
+data train = npy("x.npy", "y.npy") -> (x: f32[B, I], y: i32[B] below C)
+
+model net(x: f32[B, I]) -> f32[B, C] {
+  use fc0 = linear[H], fc1 = linear[H], fc2 = linear[H], fc3 = linear[H], fc4 = linear[H], fc5 = linear[H], fc6 = linear[C]
+  a = dropout(gelu(fc1(gelu(fc0(x)))), 0.25)
+  b = gelu(fc3(tanh(fc2(a)))) + a
+  return fc6(gelu(fc5(gelu(fc4(b)))) + b)
+}
+
+train net on train seed 42 {
+  loss = mean[B] cross_entropy(net(x), y)
+  optimizer OPTIMIZER
+  steps 12
+  RULES
+}
+"""
+ALL_KEPT = ["--remat", "none"]  # then only what waits on the host makes a plan smaller
+
+
+def deep(name, optimizer="sgd(lr = 0.01)", rules=""):
+    return programs.source(name, DEEP.replace("OPTIMIZER", optimizer).replace("RULES", rules))
+
+
+def values():
+    """Values of the loop that wait on the host: the CPU's bits under several budgets, with one micro-batch and with several."""
+    data = runtime.arrays("values-data")
+    source = deep("values")
+    wanted = runtime.final(runtime.trained_on_cpu(source, data, "values"))
+    for number, ways in enumerate((ALL_KEPT + ["--microbatch", "48"], ALL_KEPT + ["--microbatch", "12"])):
+        without, least = smallest(source, *ways), smallest(source, "--host-memory-budget", "1GiB", *ways)
+        verdicts.expect(least < without, "%s: values on the host lower the smallest budget from %d to %d" % (ways, without, least))
+        for place, budget in enumerate((least, (least + without) // 2 // 64 * 64)):
+            flags = ["--memory-budget", budget, "--host-memory-budget", "1GiB", *ways]
+            host = plan(source, *flags)["host"]
+            verdicts.expect(host["bytes"] > host["state"] == 0, "%s in %d bytes: no value lies on the host: %s" % (ways, budget, host))
+            program = standin.Program(source, "values%d-%d" % (number, place), *flags)
+            for late, settings in enumerate(({}, {"eager": 1}, {"fail": "cuStreamBeginCapture_v2"}, {"fail": "cuStreamBeginCapture_v2", "eager": 1})):
+                out = programs.FOLDER / ("values%d-%d-%d-out" % (number, place, late))
+                asked, said = runtime.log_of(program, "--data", data, "--out", out, seed=late, **settings)
+                verdicts.expect(runtime.final(out) == wanted, "%s in %d bytes, %s: other bits than the CPU's" % (ways, budget, settings))
+                verdicts.expect(asked.count("pinned") == 1, "pinned memory is taken %d times" % asked.count("pinned"))
+
+
+def values_stopped():
+    """Stopped and killed in the middle, and on with other values on the host, with none, and on a CPU."""
+    data = runtime.arrays("values-stop-data")
+    source = programs.source("values-stop", deep("values-stop", ADAMW, "every 3 checkpoint(\"run\", keep = 2)").read_text().replace("steps 12", "steps 40"))
+    wanted = runtime.final(runtime.trained_on_cpu(source, data, "values-stop"))
+    ways = [*ALL_KEPT, "--microbatch", "24"]
+    both = standin.Program(source, "values-stop", "--memory-budget", smallest(source, "--host-memory-budget", "1GiB", *ways), "--host-memory-budget", "1GiB", *ways)
+    none, cpu = standin.Program(source, "values-stop-none"), programs.compiled(source, "values-stop-cpu")
+    for number, (how, code) in enumerate(((signal.SIGTERM, 75), (signal.SIGKILL, -9))):
+        for first, then in ((both, both), (both, none), (none, both), (both, None)):
+            out = programs.FOLDER / ("values-stop%d-%d-out" % (number, verdicts.passed))
+            ended, said = runtime.ended_by(how, first, "step 12/", "--data", data, "--out", out, eager=number)
+            verdicts.expect(ended == code, "%s: exit %d, %s" % (how, ended, said[-200:]))
+            then.run("--data", data, "--out", out, "--resume", "--quiet") if then else programs.call([cpu, "--data", data, "--out", out, "--resume", "--quiet"])
+            verdicts.expect(runtime.final(out) == wanted, "%s: a resumed run has other parameters" % how)
+
+
 # ---- Faults ----------------------------------------------------------------------------------------------------------
 
 
 def forgotten_waits():
     """Each wait of the first step, left out once: with copies as late or as early as the others allow, the bits tell, but for waits that another
-    one implies."""
+    one implies. State behind the loop; values in it, of one micro-batch and of several."""
     data = runtime.arrays("forget-data")
-    source = net("forget", MOMENTUM) # of two states of an update one's waits would imply the other's
-    program = standin.Program(source, "forget", "--memory-budget", budgets(source)[0], "--host-memory-budget", "1GiB")
-    arguments = ("--data", data, "--quiet", "--steps", "2")
-    settings = {"fail": "cuStreamBeginCapture_v2"}
-    out = programs.FOLDER / "forget-out"
-    asked, _ = runtime.log_of(program, *arguments, "--out", out, **settings)
-    wanted, waits = runtime.final(out), asked.count("waits") // 2
+    state = net("forget", MOMENTUM) # of two states of an update one's waits would imply the other's
+    values_of = deep("forget-values")
+    cases = [("state", state, ["--memory-budget", budgets(state)[0]], 0.5)]
+    for size in (48, 24):
+        ways = [*ALL_KEPT, "--microbatch", size]
+        cases.append(("values-%d" % size, values_of, [*ways, "--memory-budget", smallest(values_of, "--host-memory-budget", "1GiB", *ways)], 0.7))
+    for name, source, flags, share in cases:
+        program = standin.Program(source, "forget-" + name, "--host-memory-budget", "1GiB", *flags)
+        arguments = ("--data", data, "--quiet", "--steps", "2")
+        settings = {"fail": "cuStreamBeginCapture_v2"}
+        out = programs.FOLDER / ("forget-%s-out" % name)
+        asked, _ = runtime.log_of(program, *arguments, "--out", out, **settings)
+        wanted, waits = runtime.final(out), asked.count("waits") // 2
 
-    found = set()
+        found = set()
 
-    def forget(wait):
-        for eager in (0, 1):
-            out = programs.FOLDER / ("forget-%d-%d" % (wait, eager))
-            ended = program.run(*arguments, "--out", out, allowed=(0, 4), forget=wait, eager=eager, **settings)
-            if ended.returncode or runtime.final(out) != wanted:
-                found.add(wait)
+        def forget(wait):
+            for eager in (0, 1):
+                out = programs.FOLDER / ("forget-%s-%d-%d" % (name, wait, eager))
+                ended = program.run(*arguments, "--out", out, allowed=(0, 4), forget=wait, eager=eager, **settings)
+                if ended.returncode or runtime.final(out) != wanted:
+                    found.add(wait)
 
-    programs.in_parallel(forget, range(1, waits + 1))
-    print("%d of %d forgotten waits are found" % (len(found), waits))
-    verdicts.expect(waits >= 16 and len(found) >= 0.5 * waits, "%d of %d forgotten waits are found" % (len(found), waits))
+        programs.in_parallel(forget, range(1, waits + 1))
+        print("%s: %d of %d forgotten waits are found" % (name, len(found), waits))
+        verdicts.expect(waits >= 16 and len(found) >= share * waits, "%s: %d of %d forgotten waits are found" % (name, len(found), waits))
 
 
 def refusals():
@@ -217,7 +288,7 @@ def refusals():
 
 
 def main():
-    for test in (plans, other_programs, double, stopped, closed_gate, forgotten_waits, refusals):
+    for test in (plans, values, values_stopped, other_programs, double, stopped, closed_gate, forgotten_waits, refusals):
         if len(sys.argv) < 2 or any(word in test.__name__ for word in sys.argv[1:]):
             test()
 

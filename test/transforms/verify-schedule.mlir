@@ -291,7 +291,7 @@ func.func @moved(%p: tensor<16xf32> {plan.offset = 0}, %m: tensor<16xf32> {nn.sl
 func.func @read_early(%p: tensor<16xf32> {plan.offset = 0}, %m: tensor<16xf32> {nn.slot = "p.m", plan.offset = 0, plan.space = "host"})
     -> (tensor<16xf32> {nn.slot = "p.m"}) attributes {plan.arena = 256, plan.host = 64} {
   %a = plan.fetch %m : tensor<16xf32> host 0 offset 64
-  // expected-error @+1 {{reads a state that is on its way}}
+  // expected-error @+1 {{reads what is on its way}}
   %n = plan.kernel (%a, %p) : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32> reads [64, 0] writes [64] scratch -1 {
   ^bb0(%i: tensor<16xf32>, %j: tensor<16xf32>):
     %s = nn.add %i, %j : tensor<16xf32>
@@ -408,7 +408,7 @@ func.func @elsewhere_back(%p: tensor<16xf32> {plan.offset = 0}, %m: tensor<16xf3
 // State on the host: it is not there.
 func.func @elsewhere_on_the_host(%p: tensor<16xf32> {plan.offset = 0}, %m: tensor<16xf32> {nn.slot = "p.m", plan.offset = 0, plan.space = "host"})
     -> (tensor<16xf32> {nn.slot = "p.m"}) attributes {plan.arena = 256, plan.host = 128} {
-  // expected-error @+1 {{does not copy a state from where it lies on the host}}
+  // expected-error @+1 {{does not copy from where its operand lies on the host}}
   %a = plan.fetch %m : tensor<16xf32> host 64 offset 64
   plan.await %a : tensor<16xf32>
   %n = plan.kernel (%a, %p) : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32> reads [64, 0] writes [64] scratch -1 {
@@ -484,6 +484,236 @@ func.func @slots(%h: tensor<16xf32> {plan.offset = 0}, %x: tensor<3x16xf32> {pla
       } {plan.slots = array<i64: 320, 384>}
       plan.return %last : tensor<16xf32>
     } {plan.scratch_bytes = 192}
+  }
+  return
+}
+
+// -----
+
+// A value of the loop that waits on the host.
+func.func @waits_on_the_host(%x: tensor<16xf32> {plan.offset = 0}) attributes {plan.arena = 192, plan.host = 64} {
+  plan.loop count 2 over #plan.examples<size = 1> {
+    %a = plan.kernel (%x) : (tensor<16xf32>) -> tensor<16xf32> reads [0] writes [64] scratch -1 {
+    ^bb0(%i: tensor<16xf32>):
+      %n = nn.neg %i : tensor<16xf32>
+      plan.return %n : tensor<16xf32>
+    }
+    %h = plan.store %a : tensor<16xf32> host 0 offset 64
+    plan.await %h : tensor<16xf32>
+    %b = plan.kernel (%x) : (tensor<16xf32>) -> tensor<16xf32> reads [0] writes [64] scratch -1 {
+    ^bb0(%i: tensor<16xf32>):
+      %n = nn.abs %i : tensor<16xf32>
+      plan.return %n : tensor<16xf32>
+    }
+    %f = plan.fetch %h : tensor<16xf32> host 0 offset 128
+    plan.await %f : tensor<16xf32>
+    %c = plan.kernel (%f, %b) : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32> reads [128, 64] writes [128] scratch -1 {
+    ^bb0(%i: tensor<16xf32>, %j: tensor<16xf32>):
+      %n = nn.add %i, %j : tensor<16xf32>
+      plan.return %n : tensor<16xf32>
+    }
+  }
+  return
+}
+
+// -----
+
+// A value on the host: its bytes are taken before it has left.
+func.func @taken_early(%x: tensor<16xf32> {plan.offset = 0}) attributes {plan.arena = 192, plan.host = 64} {
+  plan.loop count 2 over #plan.examples<size = 1> {
+    %a = plan.kernel (%x) : (tensor<16xf32>) -> tensor<16xf32> reads [0] writes [64] scratch -1 {
+    ^bb0(%i: tensor<16xf32>):
+      %n = nn.neg %i : tensor<16xf32>
+      plan.return %n : tensor<16xf32>
+    }
+    %h = plan.store %a : tensor<16xf32> host 0 offset 64
+    // expected-error @+1 {{overlaps a value that is still alive}}
+    %b = plan.kernel (%x) : (tensor<16xf32>) -> tensor<16xf32> reads [0] writes [64] scratch -1 {
+    ^bb0(%i: tensor<16xf32>):
+      %n = nn.abs %i : tensor<16xf32>
+      plan.return %n : tensor<16xf32>
+    }
+    plan.await %h : tensor<16xf32>
+    %f = plan.fetch %h : tensor<16xf32> host 0 offset 128
+    plan.await %f : tensor<16xf32>
+    %c = plan.kernel (%f, %b) : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32> reads [128, 64] writes [128] scratch -1 {
+    ^bb0(%i: tensor<16xf32>, %j: tensor<16xf32>):
+      %n = nn.add %i, %j : tensor<16xf32>
+      plan.return %n : tensor<16xf32>
+    }
+  }
+  return
+}
+
+// -----
+
+// A value on the host: it is fetched before it has left.
+func.func @fetched_early(%x: tensor<16xf32> {plan.offset = 0}) attributes {plan.arena = 192, plan.host = 64} {
+  plan.loop count 2 over #plan.examples<size = 1> {
+    %a = plan.kernel (%x) : (tensor<16xf32>) -> tensor<16xf32> reads [0] writes [64] scratch -1 {
+    ^bb0(%i: tensor<16xf32>):
+      %n = nn.neg %i : tensor<16xf32>
+      plan.return %n : tensor<16xf32>
+    }
+    %h = plan.store %a : tensor<16xf32> host 0 offset 64
+    %b = plan.kernel (%x) : (tensor<16xf32>) -> tensor<16xf32> reads [0] writes [64] scratch -1 {
+    ^bb0(%i: tensor<16xf32>):
+      %n = nn.abs %i : tensor<16xf32>
+      plan.return %n : tensor<16xf32>
+    }
+    // expected-error @+1 {{copies what is on its way to the host}}
+    %f = plan.fetch %h : tensor<16xf32> host 0 offset 128
+    plan.await %f : tensor<16xf32>
+    %c = plan.kernel (%f, %b) : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32> reads [128, 64] writes [128] scratch -1 {
+    ^bb0(%i: tensor<16xf32>, %j: tensor<16xf32>):
+      %n = nn.add %i, %j : tensor<16xf32>
+      plan.return %n : tensor<16xf32>
+    }
+  }
+  return
+}
+
+// -----
+
+// A value on the host: it is read before it is back.
+func.func @read_before_it_is_back(%x: tensor<16xf32> {plan.offset = 0}) attributes {plan.arena = 192, plan.host = 64} {
+  plan.loop count 2 over #plan.examples<size = 1> {
+    %a = plan.kernel (%x) : (tensor<16xf32>) -> tensor<16xf32> reads [0] writes [64] scratch -1 {
+    ^bb0(%i: tensor<16xf32>):
+      %n = nn.neg %i : tensor<16xf32>
+      plan.return %n : tensor<16xf32>
+    }
+    %h = plan.store %a : tensor<16xf32> host 0 offset 64
+    plan.await %h : tensor<16xf32>
+    %b = plan.kernel (%x) : (tensor<16xf32>) -> tensor<16xf32> reads [0] writes [64] scratch -1 {
+    ^bb0(%i: tensor<16xf32>):
+      %n = nn.abs %i : tensor<16xf32>
+      plan.return %n : tensor<16xf32>
+    }
+    %f = plan.fetch %h : tensor<16xf32> host 0 offset 128
+    // expected-error @+1 {{reads what is on its way}}
+    %c = plan.kernel (%f, %b) : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32> reads [128, 64] writes [128] scratch -1 {
+    ^bb0(%i: tensor<16xf32>, %j: tensor<16xf32>):
+      %n = nn.add %i, %j : tensor<16xf32>
+      plan.return %n : tensor<16xf32>
+    }
+  }
+  return
+}
+
+// -----
+
+// A value on the host: a trip ends while a copy is under way.
+func.func @trip_ends(%x: tensor<16xf32> {plan.offset = 0}) attributes {plan.arena = 192, plan.host = 64} {
+  plan.loop count 2 over #plan.examples<size = 1> {
+    %a = plan.kernel (%x) : (tensor<16xf32>) -> tensor<16xf32> reads [0] writes [64] scratch -1 {
+    ^bb0(%i: tensor<16xf32>):
+      %n = nn.neg %i : tensor<16xf32>
+      plan.return %n : tensor<16xf32>
+    }
+    %h = plan.store %a : tensor<16xf32> host 0 offset 64
+    plan.await %h : tensor<16xf32>
+    // expected-error @+1 {{is not awaited}}
+    %g = plan.fetch %h : tensor<16xf32> host 0 offset 128
+    %b = plan.kernel (%x) : (tensor<16xf32>) -> tensor<16xf32> reads [0] writes [64] scratch -1 {
+    ^bb0(%i: tensor<16xf32>):
+      %n = nn.abs %i : tensor<16xf32>
+      plan.return %n : tensor<16xf32>
+    }
+    %c = plan.kernel (%b, %b) : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32> reads [64, 64] writes [64] scratch -1 {
+    ^bb0(%i: tensor<16xf32>, %j: tensor<16xf32>):
+      %n = nn.add %i, %j : tensor<16xf32>
+      plan.return %n : tensor<16xf32>
+    }
+  }
+  return
+}
+
+// -----
+
+// A value on the host: it is fetched from elsewhere.
+func.func @fetched_from_elsewhere(%x: tensor<16xf32> {plan.offset = 0}) attributes {plan.arena = 192, plan.host = 64} {
+  plan.loop count 2 over #plan.examples<size = 1> {
+    %a = plan.kernel (%x) : (tensor<16xf32>) -> tensor<16xf32> reads [0] writes [64] scratch -1 {
+    ^bb0(%i: tensor<16xf32>):
+      %n = nn.neg %i : tensor<16xf32>
+      plan.return %n : tensor<16xf32>
+    }
+    %h = plan.store %a : tensor<16xf32> host 0 offset 64
+    plan.await %h : tensor<16xf32>
+    %b = plan.kernel (%x) : (tensor<16xf32>) -> tensor<16xf32> reads [0] writes [64] scratch -1 {
+    ^bb0(%i: tensor<16xf32>):
+      %n = nn.abs %i : tensor<16xf32>
+      plan.return %n : tensor<16xf32>
+    }
+    // expected-error @+1 {{does not copy from where its operand lies on the host}}
+    %f = plan.fetch %h : tensor<16xf32> host 64 offset 128
+    plan.await %f : tensor<16xf32>
+    %c = plan.kernel (%f, %b) : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32> reads [128, 64] writes [128] scratch -1 {
+    ^bb0(%i: tensor<16xf32>, %j: tensor<16xf32>):
+      %n = nn.add %i, %j : tensor<16xf32>
+      plan.return %n : tensor<16xf32>
+    }
+  }
+  return
+}
+
+// -----
+
+// A value on the host: another one has its place there.
+func.func @two_on_the_host(%x: tensor<16xf32> {plan.offset = 0}) attributes {plan.arena = 192, plan.host = 64} {
+  plan.loop count 2 over #plan.examples<size = 1> {
+    %a = plan.kernel (%x) : (tensor<16xf32>) -> tensor<16xf32> reads [0] writes [64] scratch -1 {
+    ^bb0(%i: tensor<16xf32>):
+      %n = nn.neg %i : tensor<16xf32>
+      plan.return %n : tensor<16xf32>
+    }
+    %h = plan.store %a : tensor<16xf32> host 0 offset 64
+    plan.await %h : tensor<16xf32>
+    // expected-error @+1 {{stores a value that shares bytes of pinned memory with another}}
+    %g = plan.store %a : tensor<16xf32> host 0 offset 64
+    plan.await %g : tensor<16xf32>
+    %b = plan.kernel (%x) : (tensor<16xf32>) -> tensor<16xf32> reads [0] writes [64] scratch -1 {
+    ^bb0(%i: tensor<16xf32>):
+      %n = nn.abs %i : tensor<16xf32>
+      plan.return %n : tensor<16xf32>
+    }
+    %f = plan.fetch %h : tensor<16xf32> host 0 offset 128
+    plan.await %f : tensor<16xf32>
+    %c = plan.kernel (%f, %b) : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32> reads [128, 64] writes [128] scratch -1 {
+    ^bb0(%i: tensor<16xf32>, %j: tensor<16xf32>):
+      %n = nn.add %i, %j : tensor<16xf32>
+      plan.return %n : tensor<16xf32>
+    }
+  }
+  return
+}
+
+// -----
+
+// A value on the host: it has no bytes there.
+func.func @no_room_on_the_host(%x: tensor<16xf32> {plan.offset = 0}) attributes {plan.arena = 192, plan.host = 32} {
+  plan.loop count 2 over #plan.examples<size = 1> {
+    %a = plan.kernel (%x) : (tensor<16xf32>) -> tensor<16xf32> reads [0] writes [64] scratch -1 {
+    ^bb0(%i: tensor<16xf32>):
+      %n = nn.neg %i : tensor<16xf32>
+      plan.return %n : tensor<16xf32>
+    }
+    // expected-error @+1 {{stores a value that lies outside the pinned memory}}
+    %h = plan.store %a : tensor<16xf32> host 0 offset 64
+    plan.await %h : tensor<16xf32>
+    %b = plan.kernel (%x) : (tensor<16xf32>) -> tensor<16xf32> reads [0] writes [64] scratch -1 {
+    ^bb0(%i: tensor<16xf32>):
+      %n = nn.abs %i : tensor<16xf32>
+      plan.return %n : tensor<16xf32>
+    }
+    %f = plan.fetch %h : tensor<16xf32> host 0 offset 128
+    plan.await %f : tensor<16xf32>
+    %c = plan.kernel (%f, %b) : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32> reads [128, 64] writes [128] scratch -1 {
+    ^bb0(%i: tensor<16xf32>, %j: tensor<16xf32>):
+      %n = nn.add %i, %j : tensor<16xf32>
+      plan.return %n : tensor<16xf32>
+    }
   }
   return
 }

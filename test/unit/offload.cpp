@@ -132,7 +132,7 @@ static Asked ask(const StepGraph &g, int64_t budget, int64_t hostBudget) {
   Asked asked;
   int chosen = 0;
   asked.plain = planner.search(options, false, chosen);
-  asked.answer = searchOffload({plain}, asked.plain, planner.tradeOff(options), options, hostBudget);
+  asked.answer = searchOffload({plain}, asked.plain, planner.ladder(options), options, hostBudget);
   return asked;
 }
 
@@ -146,8 +146,8 @@ static void testPlans(const std::string &name, StepGraph g, double bytesPerSecon
   int64_t smallest = planner.search(options).smallestArena;
   Asked least = ask(g, 0, INT64_MAX);
   int64_t low = least.answer.result.smallestArena;
-  expect(!least.answer.result.feasible && low < smallest && low >= smallest - state && least.answer.result.bound <= low,
-         name + ": state on the host lowers the smallest arena, " + std::to_string(low) + " of " + std::to_string(smallest));
+  expect(!least.answer.result.feasible && low < smallest && least.answer.result.bound <= low && least.answer.result.bound + state <= smallest,
+         name + ": what lies on the host lowers the smallest arena, " + std::to_string(low) + " of " + std::to_string(smallest));
   double before = 1e300;
   int faster = 0, found = 0;
   for (int i = 0; i <= 6; ++i) {
@@ -161,13 +161,13 @@ static void testPlans(const std::string &name, StepGraph g, double bytesPerSecon
     expect(!asked.plain.feasible || result.plan.seconds <= asked.plain.plan.seconds, which + " is not slower than without");
     expect(result.plan.seconds >= result.secondsBound && result.plan.seconds <= before * 1.001, which + " is not slower than in less memory");
     before = result.plan.seconds;
-    std::string wrong = moved ? prove(asked.answer.rows.graph, result.plan, state) : prove(g, result.plan, 0);
+    std::string wrong = moved ? prove(asked.answer.rows.graph, result.plan, result.plan.decision.hostBytes) : prove(g, result.plan, 0);
     expect(wrong.empty(), which + ": " + wrong);
     if (moved) {
       ++found, faster += asked.plain.feasible;
       // No more than there is; with a byte less there is another plan, or none.
       int64_t host = result.plan.decision.hostBytes;
-      expect(host > 0 && host <= state && host == asked.answer.offload.bytes(), which + " has its state in pinned memory");
+      expect(host > 0, which + " has its state in pinned memory");
       Asked short_ = ask(g, budget, host - 1);
       expect(!short_.answer.result.feasible || short_.answer.result.plan.decision.hostBytes < host, which + " keeps the host's budget");
     }

@@ -65,6 +65,15 @@ function fillTables() {
   fillTable('kept', [['value'], ['line'], ['how many', 1], ['bytes', 1], ['price of not keeping', 1]],
     kept.map(r => ({cells: [nameCell(r.name), sourceCell(r.line, r.library, r.name), r.count, bytesText(r.bytes), secondsText(r.seconds)]})),
     ['all', '', plan.kept.length, bytesText(sumOf(kept, 'bytes')), secondsText(sumOf(kept, 'seconds'))]);
+  const away = grouped(plan.host ? plan.host.values : []).sort((a, b) => b.bytes - a.bytes);
+  $('host-section').hidden = !away.length;
+  if (away.length) {
+    $('host-note').textContent = 'Values of the forward sweep that are copied to pinned memory of the host, and back before the backward sweep reads them. ' +
+      `All copies of a step take ${secondsText(plan.host.in_seconds)} in and ${secondsText(plan.host.out_seconds)} out; no work hides ${secondsText(plan.host.waited_seconds)} of that.`;
+    fillTable('host', [['value'], ['line'], ['how many', 1], ['bytes', 1], ['copies a step', 1]],
+      away.map(r => ({cells: [nameCell(r.name), sourceCell(r.line, r.library, r.name), r.count, bytesText(r.bytes), secondsText(r.seconds)]})),
+      ['all', '', plan.host.values.length, bytesText(sumOf(away, 'bytes')), secondsText(sumOf(away, 'seconds'))]);
+  }
   $('again-note').textContent = plan.recomputed.length ? 'Kernels of the forward sweep that run again, in every micro-batch.' : 'Nothing is computed again under this plan.';
   if (plan.recomputed.length)
     fillTable('again', [['kernel'], ['line'], ['times a micro-batch', 1], ['bytes not kept', 1], ['time a step', 1], ['of the step', 1]],
