@@ -354,22 +354,6 @@ bool Compilation::decide() {
   return !(fits && refused && options.hostBudget) || moveAllState(base, forTrain);
 }
 
-// Training may need less than another entry that has all state beside it, if values of its loop are on the host and state is not. Then state goes there.
-bool Compilation::moveAllState(const DecideOptions &base, DecideOptions forTrain) {
-  forTrain.allStateOnHost = true;
-  EntryPlan step{"train", nn::kTrainName.str(), {}, 0, 0};
-  step.outcome = decidePlan(module->lookupSymbol<func::FuncOp>(nn::kTrainName), forTrain);
-  const solve::SearchResult &result = step.outcome.result;
-  if (step.outcome.internal || !result.error.empty() || !result.feasible || step.outcome.stateOnHost <= entries.front().outcome.stateOnHost)
-    return !step.outcome.internal;
-  step.arenaBytes = result.plan.decision.arenaBytes;
-  const int64_t chosen = result.plan.decision.microbatch, room = step.arenaBytes;
-  entries.clear();
-  entries.push_back(std::move(step));
-  refused = false;
-  return decideOthers(base, chosen, room, forTrain.search.arenaBudget);
-}
-
 bool Compilation::findBound(const DecideOutcome &outcome, std::optional<int64_t> room) {
   const solve::Plan &plan = outcome.result.plan;
   if (outcome.valuesOnHost > 0) { // then what the budget has no room for need not be computed again
@@ -432,10 +416,6 @@ int64_t Compilation::arenaBytes() const {
   for (const EntryPlan &entry : entries)
     bytes = std::max(bytes, entry.arenaBytes);
   return bytes;
-}
-
-int64_t Compilation::hostBytes() const {
-  return workers.count > 1 || entries.empty() ? 0 : entries.front().outcome.result.plan.decision.hostBytes;
 }
 
 int64_t Compilation::smallestBudget() const {

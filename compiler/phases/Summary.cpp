@@ -15,6 +15,7 @@ static void addLoopLine(std::vector<std::string> &lines, int levels) {
                     "; the trips of a run are computed again");
 }
 
+// What lies there, for people.
 static std::string onHost(const DecideOutcome &outcome) {
   int64_t values = outcome.result.plan.decision.hostBytes - outcome.stateOnHost;
   std::string state = outcome.stateOnHost > 0 ? bytesText(outcome.stateOnHost) + " of state" : "";
@@ -41,12 +42,13 @@ std::vector<std::string> Compilation::summary() const {
                                 bytesText(persistentBytes()), bytesText(result.plan.peakLive), bytesText(budgetBound())));
   lines.push_back(llvm::formatv("micro-batch  {0} x {1} examples", decision.count, decision.microbatch));
   if (result.plan.recomputed == 0)
-    lines.push_back(llvm::formatv("recomputed   nothing: every value that the backward sweep needs is kept (strategy {0})", result.name));
+    lines.push_back(llvm::formatv("recomputed   nothing: every value that the backward sweep needs is kept{1} (strategy {0})", result.name,
+                                  step.outcome.valuesOnHost > 0 ? ", or waits on the host" : ""));
   else
     lines.push_back(llvm::formatv("recomputed   {1} of {2} kernel runs of the loop are done again instead of keeping their results, "
                                   "{3:F1} % of the step (strategy {0})",
                                   result.name, result.plan.recomputed,
-                                  decision.loopEnd() - decision.loopBegin() - 4 * step.outcome.valuesOnHost /* with two copies and two waits */,
+                                  decision.loopEnd() - decision.loopBegin() - step.outcome.copyRuns,
                                   100 * result.plan.recomputeSeconds / std::max(1e-12, result.plan.seconds)));
   addLoopLine(lines, loopLevels);
   if (options.hostBudget && decision.hostBytes == 0)

@@ -36,7 +36,7 @@ struct LadderPoint {
   int64_t microbatch = 1;
   std::string name; // how the schedule came about
 };
-// .. and what it runs, for who goes on from it.
+// A point and its schedule, for searches that begin there.
 struct LadderSchedule {
   LadderPoint point;
   std::vector<int> loop;

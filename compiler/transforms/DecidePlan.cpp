@@ -353,6 +353,9 @@ static void offload(func::FuncOp function, const analysis::Step &step, const ana
   outcome.rows = std::move(answer.rows);
   outcome.copies = copiesOf(outcome.rows.graph, outcome.result.plan.decision);
   outcome.stateOnHost = answer.offload.bytes(), outcome.valuesOnHost = int(answer.swaps.size());
+  const solve::Decision &decision = outcome.result.plan.decision;
+  outcome.copyRuns = int(std::count_if(decision.runs.begin() + decision.loopBegin(), decision.runs.begin() + decision.loopEnd(),
+                                       [&](const solve::Run &run) { return outcome.rows.graph.kernels[size_t(run.kernel)].copy != solve::Kernel::NoCopy; }));
 }
 
 // Searches a plan, or finds it again. What the search needed is gone behind it: of a deep step that is much.

@@ -95,6 +95,7 @@ struct DecideOutcome {
   CopyTimes copies;          // if anything lies on the host
   int64_t stateOnHost = 0;   // bytes of optimizer state there; the rest are values of the loop
   int valuesOnHost = 0;      // how many of these
+  int copyRuns = 0;          // runs of the loop that are no work: their copies, and the waits for them
   int64_t hostWouldDo = 0; // refused, but so many bytes of pinned memory would be enough
   // If asked for: the curve of memory against time, and the strategies that have names.
   std::vector<solve::LadderPoint> tradeOff, named;
