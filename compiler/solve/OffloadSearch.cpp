@@ -1,6 +1,7 @@
 // OffloadSearch.cpp: see OffloadSearch.h.
 #include "compiler/solve/OffloadSearch.h"
 #include "compiler/solve/Engines.h"
+#include "compiler/solve/MemoryBound.h"
 #include "compiler/solve/SwapPlans.h"
 
 #include <algorithm>
@@ -157,20 +158,19 @@ private:
     return some;
   }
 
-  // Bounds for anything on the host: no step is faster than without a limit, and no arena smaller by more than the state that may leave it. Values
-  // of the loop change nothing about it, since each kernel needs its operands beside what lives through the loop.
+  // Bounds for anything on the host, of all variants: no step is faster than without a limit, and no arena smaller by more than the state that may
+  // leave it. Values of the loop change nothing about it, since each kernel needs its operands beside what lives through the loop.
   void finish(int64_t everything) {
-    GraphIndex index(graph);
     double least = 1e300;
-    for (int64_t b : microbatches(graph))
-      if (options.microbatch <= 0 || b == options.microbatch)
-        least = std::min(least, predictedSeconds(index, b, index.loop));
-    answer.result.secondsBound = std::min(least, answer.result.plan.seconds);
-    Planner planner(graph);
     answer.result.bound = INT64_MAX;
     for (int64_t b : microbatches(graph))
-      if (options.microbatch <= 0 || b == options.microbatch)
-        answer.result.bound = std::min(answer.result.bound, planner.memoryBound(b));
+      if (options.microbatch <= 0 || b == options.microbatch) {
+        answer.result.bound = std::min(answer.result.bound, memoryBound(variants, b));
+        for (const Variant &variant : variants)
+          if (GraphIndex index(variant.rows.graph); b % variant.rows.graph.grain == 0 && index.error.empty())
+            least = std::min(least, predictedSeconds(index, b, index.loop));
+      }
+    answer.result.secondsBound = std::min(least, answer.result.plan.seconds);
     answer.result.bound = std::max<int64_t>(0, answer.result.bound - everything);
     answer.result.smallestArena = std::min(answer.result.smallestArena, answer.result.plan.decision.arenaBytes);
   }

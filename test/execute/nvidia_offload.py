@@ -283,6 +283,10 @@ def refusals():
     for given in ([], ["--memory-budget", "1GiB"]):
         said = call(0, "plan", source, "--target", "nvidia", "--host-memory-budget", "1GiB", *given)
         verdicts.expect("nothing lies in pinned memory" in said, "enough memory: %s" % said)
+    # Blocks of rows lower what is proven, with memory of the host, too.
+    said = call(1, "plan", programs.HERE / "gpt.cinch", "-D", "V=3000", "--target", "nvidia", "--memory-budget", "1KiB", "--host-memory-budget", "1GiB")
+    smallest_that_fits, bound = (int(re.search(r"%s: +(\d+) bytes" % words, said).group(1)) for words in ("smallest budget that compiles", "proven lower bound"))
+    verdicts.expect(bound <= smallest_that_fits, "a plan of %d bytes is below the proven bound, %d" % (smallest_that_fits, bound))
     said = call(0, "plan", source, "--target", "nvidia", *flags)
     verdicts.expect("of state in pinned memory" in said and "not hidden" in said, "the plan does not tell: %s" % said)
 
