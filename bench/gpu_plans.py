@@ -2,10 +2,11 @@
 """gpu_plans: what the planner says of GPT-2 and LLaMA 7B on a GPU, beside published speeds.   bench/gpu_plans.py [--quick] [--eight]
 
 Every model in bf16, 64 examples of GPT-2 or 8 of LLaMA: the smallest budget, and the predicted step under all of the memory but 2 GiB (the
-driver's context, code). The price is a roofline with the published rates of the GPU, of kernels that no GPU has run yet. The speeds of
+driver's context, code). Prices are those of compiler/analysis/Target.cpp, fitted on one model on an H200. The speeds of
 bench/models/gpu_published.csv were measured by others, on several GPUs that exchange gradients, which our price of one leaves out.
 --eight: eight GPUs too: replicas of GPT-2, stages of LLaMA, whose parameters and state do not fit on one; such plans take minutes each.
 What does not fit is planned again with so much of the optimizer's state on the host as it takes (--host-memory-budget), at PCIe's rate.
+A second table (alone with --budgets) has steps under budgets that leave no room for all values, with memory of the host and without.
 Nothing is run. --quick: GPT-2 124M on an A100.
 """
 import argparse
@@ -18,6 +19,7 @@ from harness import programs
 
 MODELS_FOLDER = programs.BENCH / "models"
 GIB = 2**30
+HOST = ["--host-memory-budget", "1TiB"]
 # name -> (file, sizes, tokens an example, examples a GPU, what eight GPUs are)
 MODELS = {
     "gpt2_124m": ("gpt2_124m.cinch", {"N": 12, "D": 768, "A": 12}, 1024, 64, "replicas"),
@@ -27,6 +29,9 @@ MODELS = {
     "llama_7b": ("llama_7b.cinch", {}, 2048, 8, "stages"),
 }
 DEVICES = {"a100": 80, "h100": 80}  # gigabytes
+# Of the second table: (model, device, budget); None: all of the memory but 2 GiB.
+BUDGETS = [("gpt2_124m", "a100", "3GiB"), ("gpt2_1558m", "a100", "32GiB"), ("gpt2_1558m", "a100-40gb", None)]
+MEMORY = {**DEVICES, "a100-40gb": 40}
 
 
 def published():
@@ -41,6 +46,10 @@ def flags_of(sizes, examples, device, ways):
     return text
 
 
+def whole_budget(device):
+    return ["--memory-budget", str(MEMORY[device] * 10**9 - 2 * GIB)]
+
+
 def look(name, device, count):
     """Smallest budget a GPU, tokens a second and GPU (None: it does not fit), and GiB of state on the host."""
     file, sizes, tokens, examples, kind = MODELS[name]
@@ -49,12 +58,32 @@ def look(name, device, count):
     flags = flags_of(sizes, examples, device, ways)
     source = MODELS_FOLDER / file
     least = programs.smallest_budget(source, *flags)
-    budget = ["--memory-budget", str(DEVICES[device] * 10**9 - 2 * GIB)]
-    plan = programs.plan(source, *flags, *budget)
+    plan = programs.plan(source, *flags, *whole_budget(device))
     if plan is None and count == 1:
-        plan = programs.plan(source, *flags, *budget, "--host-memory-budget", "1TiB")
+        plan = programs.plan(source, *flags, *whole_budget(device), *HOST)
     host = plan["host"]["bytes"] / GIB if plan and "host" in plan else 0
     return least, plan and tokens * examples / float(plan["seconds"]) / count, host
+
+
+def under_budgets():
+    """Steps under budgets, without memory of the host and with it."""
+    print(f"{'model':<12}{'GPU':>10}{'budget':>12}{'step':>11}{'again':>8}{'with host':>12}{'again':>8}{'values':>8}{'GiB':>8}{'state GiB':>11}{'not hidden':>12}")
+    for name, device, budget in BUDGETS:
+        file, sizes, tokens, examples, _ = MODELS[name]
+        flags = flags_of(sizes, examples, device, ["--memory-budget", budget] if budget else whole_budget(device))
+        without, beside = (programs.plan(MODELS_FOLDER / file, *flags, *ways) for ways in ([], HOST))
+        line = f"{name:<12}{device:>10}{budget or 'its memory':>12}"
+        result = f"gpu_plans.{name}.{device}.{budget or 'memory'}"
+        for word, plan in (("", without), ("_with_host", beside)):
+            line += f"{float(plan['seconds']):10.3f}s{100 * float(plan['recompute_seconds']) / float(plan['seconds']):7.1f}%" if plan else f"{'refused':>11}{'':>8}"
+            if plan:
+                programs.result(f"{result}.seconds{word}", float(plan["seconds"]))
+        if beside and "host" in beside:
+            host = beside["host"]
+            values, state = sum(value["bytes"] for value in host["values"]), host["state"]
+            line += f"{len(host['values']):8}{values / GIB:8.2f}{state / GIB:11.2f}{1000 * float(host['waited_seconds']):9.0f} ms"
+            programs.result(f"{result}.host_gib", host["bytes"] / GIB)
+        print(line, flush=True)
 
 
 def body():
@@ -62,7 +91,10 @@ def body():
     parser.add_argument("--quick", action="store_true", help="GPT-2 124M on an A100 only")
     parser.add_argument("--eight", action="store_true", help="eight GPUs too; takes long")
     parser.add_argument("--model", action="append", choices=list(MODELS), help="only this one")
+    parser.add_argument("--budgets", action="store_true", help="the second table only")
     arguments = parser.parse_args()
+    if arguments.budgets:
+        return under_budgets()
     others = published()
     print(f"{'model':<12}{'GPUs':>8}{'smallest budget':>18}{'tokens/s a GPU':>16}{'published':>12}{'ratio':>8}")
     for name in ["gpt2_124m"] if arguments.quick else arguments.model or MODELS:
@@ -79,6 +111,8 @@ def body():
                     programs.result(f"gpu_plans.{name}.{device}.{count}.tokens", speed)
                 if other and speed:
                     programs.result(f"gpu_plans.{name}.{device}.{count}.over_published", speed / float(other["tokens"]))
+    if not arguments.quick and not arguments.model:
+        under_budgets()
 
 
 programs.main(body)

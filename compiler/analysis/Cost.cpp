@@ -1,6 +1,7 @@
 // Cost.cpp: bytes and predicted times of kernels.
 #include "compiler/analysis/Cost.h"
 
+#include "compiler/analysis/DeviceCost.h"
 #include "compiler/analysis/Target.h"
 #include "dialects/nn/NN.h"
 
@@ -53,7 +54,8 @@ int MachineCosts::threads(int most) const {
   return counted;
 }
 
-double rateOf(plan::KernelOp op, const KernelSpec &spec, const MachineRates &machine) {
+// Operations a second that the arithmetic of a kernel is priced with on a CPU. The spec may be of any extent.
+static double rateOf(plan::KernelOp op, const KernelSpec &spec, const MachineRates &machine) {
   if (machine.tensor > 0 && spec.isOfTensorCores())
     return spec.isAttention() ? machine.tensorAttend : machine.tensor;
   double rate = machine.*traitsOf(op.getKind()).rate;
@@ -61,30 +63,74 @@ double rateOf(plan::KernelOp op, const KernelSpec &spec, const MachineRates &mac
   return elemOf(op.getOutputs().front()) == kernels::Elem::F64 ? rate / 2 : rate;
 }
 
-void priceKernel(plan::KernelOp op, const KernelSpec &spec, bool inLoop, const MachineRates &machine, int64_t batch, solve::Kernel &kernel) {
-  // Arithmetic and traffic of one micro-batch of one example, and what does not depend on it.
-  double fixedFlops = 0, exampleFlops = 0, fixedBytes = 0, exampleBytes = 0;
-  for (Operation &inner : op.getBody().front())
-    if (auto cost = dyn_cast<nn::Cost>(inner))
-      (nn::touchesBatch(&inner) ? exampleFlops : fixedFlops) += cost.flops();
-  auto touch = [&](Value value, int times) {
-    (batchAxisOf(value) >= 0 ? exampleBytes : fixedBytes) += double(bytesOf(value)) * times;
-  };
-  for (Value value : op.getInputs())
-    touch(value, 1);
-  for (Value value : op.getOutputs())
-    touch(value, batchAxisOf(value) < 0 && inLoop ? 2 : 1);
-  exampleFlops /= double(batch);
-  exampleBytes /= double(batch);
+namespace {
+
+// What a kernel does for each example, and what does not depend on their number.
+struct Work {
+  solve::Linear flops, bytes, accesses;
+  Work(plan::KernelOp op, bool inLoop, int64_t batch) {
+    for (Operation &inner : op.getBody().front())
+      if (auto cost = dyn_cast<nn::Cost>(inner))
+        (nn::touchesBatch(&inner) ? flops.perExample : flops.fixed) += cost.flops();
+    auto touch = [&](Value value, int times) {
+      const bool ofExamples = batchAxisOf(value) >= 0;
+      (ofExamples ? bytes.perExample : bytes.fixed) += double(bytesOf(value)) * times;
+      (ofExamples ? accesses.perExample : accesses.fixed) += double(elementsOf(value)) * times;
+    };
+    for (Value value : op.getInputs())
+      touch(value, 1);
+    for (Value value : op.getOutputs())
+      touch(value, batchAxisOf(value) < 0 && inLoop ? 2 : 1);
+    for (solve::Linear *each : {&flops, &bytes, &accesses})
+      each->perExample /= double(batch);
+  }
+  DeviceWork at(double examples) const { return {flops.at(examples), accesses.at(examples), bytes.at(examples)}; }
+};
+
+} // namespace
+
+// The traffic that every micro-batch has (weights, their gradients) is not hidden behind the arithmetic of its
+// examples: measured on deep nets, small micro-batches cost what the sum says.
+static solve::Linear secondsOnCpu(const Work &work, double rate, const MachineRates &machine) {
+  double fixed = std::max(work.flops.fixed / rate, work.bytes.fixed / machine.bytes);
+  double example = std::max(work.flops.perExample / rate, work.bytes.perExample / machine.bytes);
+  return {fixed + machine.launch, example};
+}
+
+static solve::Linear secondsOnDevice(const Work &work, SpecsOfKernel specs, const PricedMachine &machine) {
+  auto at = [&](auto &spec) { return priceOnDevice(*spec.second, work.at(double(spec.first)), machine.target, machine.rates).seconds(); };
+  const auto &[most, whole] = specs.front();
+  const auto &[fewest, part] = specs.back();
+  const double all = at(specs.front());
+  if (fewest == most)
+    return {all + machine.rates.launch, 0};
+  const double few = at(specs.back()), example = std::max(0.0, (all - few) / double(most - fewest));
+  const double fixed = std::max(0.0, all - example * double(most));
+  return {fixed + machine.rates.launch, (all - fixed) / double(most)};
+}
+
+void priceKernel(plan::KernelOp op, SpecsOfKernel specs, bool inLoop, const PricedMachine &machine, solve::Kernel &kernel) {
+  const Work work(op, inLoop, specs.front().first);
   kernel.work = traitsOf(op.getKind()).work;
-  double rate = rateOf(op, spec, machine);
-  kernel.flops = {fixedFlops, exampleFlops};
-  kernel.traffic = {fixedBytes, exampleBytes};
-  // The traffic that every micro-batch has (weights, their gradients) is not hidden behind the arithmetic of its
-  // examples: measured on deep nets, small micro-batches cost what the sum says.
-  double fixed = std::max(fixedFlops / rate, fixedBytes / machine.bytes);
-  double example = std::max(exampleFlops / rate, exampleBytes / machine.bytes);
-  kernel.seconds = {fixed + machine.launch, example};
+  kernel.flops = work.flops, kernel.traffic = work.bytes;
+  kernel.seconds = machine.target.isDevice() ? secondsOnDevice(work, specs, machine)
+                                             : secondsOnCpu(work, rateOf(op, *specs.front().second, machine.rates), machine.rates);
+}
+
+LaunchPrice priceOfLaunch(plan::KernelOp op, const KernelSpec &spec, bool inLoop, const PricedMachine &machine) {
+  const Work work(op, inLoop, 1);
+  LaunchPrice price;
+  price.flops = work.flops.at(1), price.traffic = work.bytes.at(1);
+  if (machine.target.isDevice()) {
+    DevicePrice device = priceOnDevice(spec, work.at(1), machine.target, machine.rates);
+    price.arithmeticSeconds = device.arithmetic, price.trafficSeconds = device.traffic;
+    price.seconds = device.seconds() + machine.rates.launch;
+    return price;
+  }
+  const double rate = rateOf(op, spec, machine.rates);
+  price.arithmeticSeconds = price.flops / rate, price.trafficSeconds = price.traffic / machine.rates.bytes;
+  price.seconds = secondsOnCpu(work, rate, machine.rates).at(1);
+  return price;
 }
 
 } // namespace cinch::analysis

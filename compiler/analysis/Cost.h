@@ -6,16 +6,31 @@
 #include "compiler/analysis/KernelSpec.h"
 #include "compiler/analysis/Rates.h"
 
+#include "llvm/ADT/ArrayRef.h"
+
 namespace cinch::analysis {
 
 // Bytes of a value over the whole batch (f32 4, f64 8, i32 4, bool 1 an element).
 int64_t bytesOf(mlir::Value value);
 
-// Operations a second that the arithmetic of a kernel is priced with. The spec may be of any extent.
-double rateOf(plan::KernelOp, const KernelSpec &, const MachineRates &);
+// What a kernel is priced for: a CPU (whose target is not asked), or a GPU.
+struct PricedMachine {
+  const MachineRates &rates;
+  const kernels::TargetInfo &target;
+};
 
-// Fills work, flops, traffic and seconds of a kernel as functions of the micro-batch.
-void priceKernel(plan::KernelOp, const KernelSpec &, bool inLoop, const MachineRates &, int64_t batch, solve::Kernel &kernel);
+// Specs of a kernel at some numbers of examples, the largest first, which is the whole batch.
+using SpecsOfKernel = llvm::ArrayRef<std::pair<int64_t, const KernelSpec *>>;
+
+// Fills work, flops, traffic and seconds of a kernel as functions of the micro-batch. On a GPU the seconds are the line through those at the
+// largest and at the smallest number of examples: pieces of work do not fill its multiprocessors evenly at each.
+void priceKernel(plan::KernelOp, SpecsOfKernel, bool inLoop, const PricedMachine &, solve::Kernel &kernel);
+
+// Of a kernel as it is launched: how long its arithmetic, its traffic and the whole of it take.
+struct LaunchPrice {
+  double flops = 0, traffic = 0, arithmeticSeconds = 0, trafficSeconds = 0, seconds = 0;
+};
+LaunchPrice priceOfLaunch(plan::KernelOp, const KernelSpec &, bool inLoop, const PricedMachine &);
 
 } // namespace cinch::analysis
 #endif

@@ -151,7 +151,7 @@ bool KernelProblems::describe(plan::KernelOp op, bool inLoop, llvm::function_ref
   for (auto &[examples, spec] : specs)
     if (int64_t bytes = spec->scratchBytesPerThread(context.target); bytes != kernel.scratch.otherwise)
       kernel.scratch.exactly.push_back({examples, bytes});
-  priceKernel(op, *specs.front().second, inLoop, context.machine, context.batch, kernel);
+  priceKernel(op, specs, inLoop, {context.machine, context.target}, kernel);
   findInPlace(op, specs, inLoop, inMemory, bufferOf, kernel);
   return true;
 }

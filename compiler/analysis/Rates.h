@@ -8,6 +8,21 @@
 
 namespace cinch::analysis {
 
+// What a multiprocessor of a GPU reaches. FMAs and instructions are counted one for each thread. (Target.cpp says where each number is from.)
+struct DeviceRates {
+  double clock = 0;       // cycles a second
+  double groupsClock = 0; // while all multiprocessors multiply by wgmma
+  double singles = 0;     // FMAs a cycle on cores that compute them one by one
+  double sync = 0;        // on tensor cores by mma.sync
+  double groups = 0;      // by wgmma; 0: it has none
+  double issued = 0;      // instructions a cycle that loops and attention begin
+  double access = 0;      // instructions for each element that is read or written, beside what is computed
+  double latency = 0;     // seconds from a read of memory to its use
+  double roundTrip = 0;   // seconds of a turn of a block that sums columns: a read, what is computed of it, a barrier
+  double scoreForward = 0, scoreBackward = 0; // instructions a score of attention beside its products
+  double scoreDraw = 0;   // and its draw of dropout
+};
+
 // What a machine reaches with all threads of a program together.
 struct MachineRates {
   double product = 0;    // operations a second: matrix products
@@ -21,6 +36,8 @@ struct MachineRates {
   // Of a device: bytes a second from pinned memory of the host, and to it, both at the same time, and seconds to start a copy. 0: it has none.
   double hostIn = 0, hostOut = 0, hostLatency = 0;
   double tensorAttend = 0; // as `tensor`, of attention with its softmax
+  // Of a GPU. Its kernels are priced with these, `bytes` and `launch` (DeviceCost.h), and with none of the rates of arithmetic above.
+  DeviceRates device;
 };
 
 struct MachineCosts {

@@ -37,7 +37,7 @@ struct Target {
   std::string arch;       // of the PTX: "sm_80"
   int processors = 0;     // multiprocessors
   int64_t memory = 0;     // bytes
-  MachineRates published;
+  MachineRates reached;
 
   bool isDevice() const { return processors > 0; }
   // Products of bf16 are wgmma's. Its PTX runs on Hopper alone.
@@ -53,9 +53,9 @@ struct Target {
   }
   // Threads of the host that share the work of a kernel. The host launches the kernels of a GPU from one.
   int threads() const { return isDevice() ? 1 : cpu.threads; }
-  // With these a plan is priced: of a GPU the published rates, of a CPU those measured, or the built-in ones.
-  MachineRates rates() const { return isDevice() ? published : cpu.rates(); }
-  std::string sourceOfRates() const { return isDevice() ? "published rates of " + people : cpu.costs.source; } // for people
+  // With these a plan is priced: of a GPU what kernels reach of the published rates, of a CPU those measured, or the built-in ones.
+  MachineRates rates() const { return isDevice() ? reached : cpu.rates(); }
+  std::string sourceOfRates() const { return isDevice() ? "built-in costs of " + people : cpu.costs.source; } // for people
   // The budget of a GPU is for what the plan holds there. Its context and the process on the host are lines of their own.
   int64_t allowance(int64_t binaryBytes) const { return isDevice() ? 0 : cpu.allowance(binaryBytes); }
 };

@@ -20,6 +20,8 @@ constexpr int64_t kTensorFeatures = 128; // of a head, at most: a result's row l
 
 Grid gridOfTensorAttend(const AttendSpec &, const TargetInfo &);
 Grid gridOfTensorAttend(const AttendGradSpec &, const TargetInfo &);
+// Pieces of equal work, of which a block does one after another.
+int64_t itemsOfTensorAttend(const AttendGradSpec &, const TargetInfo &);
 mlir::func::FuncOp buildAttendOnTensorCores(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendSpec &, const TargetInfo &);
 mlir::func::FuncOp buildAttendOnTensorCores(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendGradSpec &, const TargetInfo &);
 

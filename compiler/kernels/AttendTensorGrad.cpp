@@ -450,10 +450,14 @@ private:
 
 } // namespace
 
+int64_t itemsOfTensorAttend(const AttendGradSpec &grad, const TargetInfo &target) {
+  GradTiles tiles(grad.forward, target);
+  return tiles.together ? tiles.keyHeads : std::max(tiles.heads * tiles.blocksT, tiles.keyHeads * tiles.blocksS);
+}
+
 Grid gridOfTensorAttend(const AttendGradSpec &grad, const TargetInfo &target) {
   GradTiles tiles(grad.forward, target);
-  const int64_t apart = std::max(tiles.heads * tiles.blocksT, tiles.keyHeads * tiles.blocksS);
-  Grid grid = gridOfBlocks(tiles.together ? tiles.togethers : apart, kAttendThreads, target);
+  Grid grid = gridOfBlocks(tiles.together ? tiles.togethers : itemsOfTensorAttend(grad, target), kAttendThreads, target);
   if (tiles.together)
     grid.shared = TensorBackward::OfLaunch(tiles).bytes();
   return grid;

@@ -249,12 +249,6 @@ private:
 
 } // namespace
 
-// Convolutions ask for each place whether it lies in the image: a warp's square of outputs leaves no registers for that.
-static int64_t threadsOf(const std::vector<ContractSpec> &parts) {
-  bool plain = parts.size() == 1 && isOfTensorCores(parts[0]) && parts[0].bounds.empty();
-  return plain ? kTensorThreads : kThreads;
-}
-
 // One block's tiles, for all parts: each leaves them behind a barrier.
 static void emitParts(OpBuilder &b, Location loc, func::FuncOp function, const std::vector<ContractSpec> &parts) {
   int64_t bytes = 0;

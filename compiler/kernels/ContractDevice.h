@@ -21,6 +21,8 @@ bool isOfTensorCores(const ContractSpec &);
 // Of those, the ones that a GPU with wgmma computes by it (TargetInfo::warpgroups): all but convolutions with padding. It depends on the op
 // and the kind of the GPU, as that does.
 bool isOfWarpgroups(const std::vector<ContractSpec> &parts, const TargetInfo &);
+// Threads of a block of the others.
+int64_t threadsOf(const std::vector<ContractSpec> &parts);
 
 struct Plan {
   ContractSpec spec; // its views are those of the operands below; which strides belong to which index is said by the dims

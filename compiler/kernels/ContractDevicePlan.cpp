@@ -38,6 +38,12 @@ static Dims merged(const Dims &dims) {
   return result;
 }
 
+// Convolutions ask for each place whether it lies in the image: a warp's square of outputs leaves no registers for that.
+int64_t threadsOf(const std::vector<ContractSpec> &parts) {
+  bool plain = parts.size() == 1 && isOfTensorCores(parts[0]) && parts[0].bounds.empty();
+  return plain ? kTensorThreads : kThreads;
+}
+
 bool isOfWarpgroups(const std::vector<ContractSpec> &parts, const TargetInfo &target) {
   return target.warpgroups && parts.size() == 1 && isOfTensorCores(parts[0]) && parts[0].bounds.empty();
 }

@@ -1,6 +1,5 @@
 // HostCode.cpp: kernels from plan.kernel ops, and the entry points that launch them.
 #include "compiler/phases/HostCode.h"
-#include "compiler/analysis/Cost.h"
 
 #include "compiler/phases/BodyEmitter.h"
 #include "compiler/kernels/TensorMap.h"
@@ -115,17 +114,6 @@ void HostCode::describeBody(plan::KernelOp kernel, const analysis::KernelSpec &s
   }
 }
 
-void HostCode::describePrice(plan::KernelOp kernel, const analysis::KernelSpec &spec, LaunchInfo &info) {
-  solve::Kernel priced;
-  analysis::priceKernel(kernel, spec, bool(plan::LoopOp::overExamplesAround(kernel)), machine, 1, priced);
-  auto all = [](const solve::Linear &value) { return value.fixed + value.perExample; };
-  info.flops = all(priced.flops);
-  info.traffic = all(priced.traffic);
-  info.arithmeticSeconds = info.flops / analysis::rateOf(kernel, spec, machine);
-  info.trafficSeconds = info.traffic / machine.bytes;
-  info.seconds = all(priced.seconds);
-}
-
 LogicalResult HostCode::addKernel(Operation *op, bool replayed) {
   auto kernel = cast<plan::KernelOp>(op);
   auto results = cast<plan::ReturnOp>(kernel.getBody().front().getTerminator());
@@ -144,7 +132,7 @@ LogicalResult HostCode::addKernel(Operation *op, bool replayed) {
   Call call;
   LaunchInfo info;
   call.launch = int(launches.size());
-  describePrice(kernel, *spec, info);
+  info.price = analysis::priceOfLaunch(kernel, *spec, bool(plan::LoopOp::overExamplesAround(kernel)), {machine, target});
   if (replayed)
     describeBody(kernel, *spec, info);
   OpBuilder builder(module.getContext());

@@ -7,7 +7,7 @@
 #ifndef CINCH_COMPILER_PHASES_HOSTCODE_H
 #define CINCH_COMPILER_PHASES_HOSTCODE_H
 
-#include "compiler/analysis/KernelSpec.h"
+#include "compiler/analysis/Cost.h"
 #include "compiler/analysis/Target.h"
 #include "compiler/target/DeviceCode.h"
 
@@ -30,8 +30,7 @@ struct LaunchInfo {
     int64_t count = 0;
     kernels::Elem elem = kernels::Elem::F32;
   };
-  // What it does, and how long the cost model says that its arithmetic, its traffic and the whole of it take.
-  double flops = 0, traffic = 0, arithmeticSeconds = 0, trafficSeconds = 0, seconds = 0;
+  analysis::LaunchPrice price; // what it does, and what the cost model says of it
   // Of a launch that a failed step is replayed with: of a training step, before the gate.
   std::vector<Buffer> outputs;
   int body = -1, operations = -1; // numbers in HostCode's tables; no body: attention
@@ -99,7 +98,6 @@ public:
 private:
   void addFunction(mlir::func::FuncOp function, llvm::StringRef symbol, int entry, bool counted);
   mlir::LogicalResult addKernel(mlir::Operation *kernel, bool replayed);
-  void describePrice(plan::KernelOp, const analysis::KernelSpec &, LaunchInfo &);
   void describeBody(plan::KernelOp, const analysis::KernelSpec &, LaunchInfo &);
   std::string shared(const std::string &key, llvm::function_ref<mlir::func::FuncOp(const std::string &)> build);
   int bodyNumber(std::vector<int64_t> body);

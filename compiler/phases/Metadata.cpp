@@ -291,8 +291,8 @@ static Prices pricesOf(const std::vector<LaunchInfo> &launches) {
   std::map<std::vector<int64_t>, int64_t> numbers;
   auto nanoseconds = [](double seconds) { return int64_t(std::llround(1e9 * seconds)); };
   for (const LaunchInfo &launch : launches) {
-    std::vector<int64_t> price{std::llround(launch.flops), std::llround(launch.traffic), nanoseconds(launch.arithmeticSeconds),
-                               nanoseconds(launch.trafficSeconds), nanoseconds(launch.seconds)};
+    std::vector<int64_t> price{std::llround(launch.price.flops), std::llround(launch.price.traffic), nanoseconds(launch.price.arithmeticSeconds),
+                               nanoseconds(launch.price.trafficSeconds), nanoseconds(launch.price.seconds)};
     auto [found, fresh] = numbers.try_emplace(price, int64_t(prices.each.size()));
     if (fresh)
       prices.each.push_back(price);

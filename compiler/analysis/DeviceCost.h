@@ -1,0 +1,25 @@
+// DeviceCost.h: the price of a kernel of a GPU, from how it goes through its work (kernels/DeviceWalk.h) and what the GPU reaches (Rates.h).
+#ifndef CINCH_COMPILER_ANALYSIS_DEVICECOST_H
+#define CINCH_COMPILER_ANALYSIS_DEVICECOST_H
+
+#include "compiler/analysis/KernelSpec.h"
+#include "compiler/analysis/Rates.h"
+
+namespace cinch::analysis {
+
+// What a kernel does at the extent of its spec.
+struct DeviceWork {
+  double operations = 0; // as they are counted on a CPU
+  double accesses = 0;   // elements that are read and written
+  double bytes = 0;      // of these
+};
+
+// Seconds that its arithmetic takes, and its traffic; both go on at the same time. Without the launch.
+struct DevicePrice {
+  double arithmetic = 0, traffic = 0;
+  double seconds() const { return arithmetic > traffic ? arithmetic : traffic; }
+};
+DevicePrice priceOnDevice(const KernelSpec &, const DeviceWork &, const kernels::TargetInfo &, const MachineRates &);
+
+} // namespace cinch::analysis
+#endif
