@@ -170,9 +170,9 @@ char *takePinned(int64_t bytes) {
   return static_cast<char *>(memory);
 }
 
-// The maps of a kernel's tensors, from its words on (compiler/phases/LaunchTables.cpp): the arena is where it is, and so are the tensors of this
-// launch.
-static void encodeMaps(const Gpu &gpu, const int64_t *word, const int64_t *offsets, TensorMapWords (&maps)[kMostMaps], int32_t number) {
+// The maps of a kernel's tensors, from its words on (compiler/phases/LaunchTables.cpp), behind which `word` goes: the arena is where it is, and so
+// are the tensors of this launch.
+static void encodeMaps(const Gpu &gpu, const int64_t *&word, const int64_t *offsets, TensorMapWords (&maps)[kMostMaps], int32_t number) {
   const int64_t count = *word++;
   if (count > kMostMaps)
     failInternal("a kernel has %lld maps", (long long)count);
@@ -201,15 +201,19 @@ void launchOnDevice(Worker &worker, int32_t number, const int64_t *kernel, const
   if (gpu.counting)
     words[kStep] = -1;
   words[kBehindGate] = gpu.behind;
-  ++gpu.launchesOfStep;
   if (__builtin_expect(timing, 0))
     beginTime(gpu, number, worker.number);
-  TensorMapWords maps[kMostMaps];
-  encodeMaps(gpu, kernel + 5, offsets, maps, number);
-  void *arguments[] = {&gpu.arena, const_cast<int64_t *>(offsets), words, maps};
-  expect(cuda.launchKernel(gpu.kernels[kernel[0]], unsigned(kernel[1]), 1, 1, unsigned(kernel[2]), 1, 1, unsigned(kernel[4]), gpu.stream,
-                           arguments, nullptr),
-         cuda.blocking ? "do a kernel" : "start a kernel", number);
+  for (int64_t left = *kernel++; left > 0; --left) {
+    const int64_t *shape = kernel;
+    kernel += 5;
+    TensorMapWords maps[kMostMaps];
+    encodeMaps(gpu, kernel, offsets, maps, number);
+    void *arguments[] = {&gpu.arena, const_cast<int64_t *>(offsets), words, maps};
+    ++gpu.launchesOfStep;
+    expect(cuda.launchKernel(gpu.kernels[shape[0]], unsigned(shape[1]), 1, 1, unsigned(shape[2]), 1, 1, unsigned(shape[4]), gpu.stream,
+                             arguments, nullptr),
+           cuda.blocking ? "do a kernel" : "start a kernel", number);
+  }
   if (__builtin_expect(timing, 0))
     endTime(gpu);
   if (__builtin_expect(cuda.blocking, 0))

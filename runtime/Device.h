@@ -92,8 +92,8 @@ void parametersFromDevice();
 // Sets `device`.
 extern "C" void cinch_open_device() __attribute__((weak));
 // Of the compiled object: PTX, and the names of its kernels, one a line, in the order of their numbers, each with the bytes of shared
-// memory that a launch gives its blocks. A kernel is known to the host as {number, blocks, threads of a block, words of its launch, those
-// bytes}.
+// memory that a launch gives its blocks. A kernel is known to the host as the number of its launches, mostly one, and for each of them {number,
+// blocks, threads of a block, words of its launch, those bytes, maps (compiler/kernels/TensorMap.h)}.
 extern "C" const char cinch_device_code[] __attribute__((weak));
 extern "C" const char cinch_device_kernels[] __attribute__((weak));
 // Machine code for the architecture that the PTX names, if the compiler had an assembler.

@@ -285,8 +285,10 @@ static int64_t scratchOfWorker(const KernelSpec &spec, const TargetInfo &target)
 }
 
 int64_t KernelSpec::scratchBytesPerThread(const TargetInfo &target) const {
+  if (auto *loop = std::get_if<LoopSpec>(&work); loop && target.isDevice())
+    return scratchBytesOnDevice(*loop, target);
   int64_t each = scratchOfWorker(*this, target);
-  return target.isDevice() && each > 0 ? each * grid(target).workers : each;
+  return target.isDevice() && each > 0 ? each * grids(target).front().workers : each;
 }
 
 bool KernelSpec::isOfTensorCores() const {
@@ -300,18 +302,18 @@ bool KernelSpec::isOfTensorCores() const {
   return conv && llvm::all_of(conv->parts, device::isOfTensorCores);
 }
 
-Grid KernelSpec::grid(const TargetInfo &target) const {
+std::vector<Grid> KernelSpec::grids(const TargetInfo &target) const {
   if (auto *loop = std::get_if<LoopSpec>(&work))
-    return gridOf(*loop, target);
+    return gridsOf(*loop, target);
   if (auto *contract = std::get_if<ContractSpec>(&work))
-    return gridOfContracts({*contract}, target);
+    return {gridOfContracts({*contract}, target)};
   if (auto *conv = std::get_if<ConvSpec>(&work))
-    return gridOfContracts(conv->parts, target);
+    return {gridOfContracts(conv->parts, target)};
   if (auto *attend = std::get_if<AttendSpec>(&work))
-    return gridOfAttend(*attend, target);
+    return {gridOfAttend(*attend, target)};
   if (auto *pool = std::get_if<PoolSpec>(&work))
-    return gridOf(*pool, target);
-  return gridOfAttend(std::get<AttendGradSpec>(work), target);
+    return {gridOf(*pool, target)};
+  return {gridOfAttend(std::get<AttendGradSpec>(work), target)};
 }
 
 func::FuncOp KernelSpec::build(OpBuilder &builder, ModuleOp module, const std::string &name, const TargetInfo &target) const {

@@ -51,8 +51,8 @@ struct KernelSpec {
   bool isAttention() const {
     return std::holds_alternative<kernels::AttendSpec>(work) || std::holds_alternative<kernels::AttendGradSpec>(work);
   }
-  // How it is spread over a GPU.
-  kernels::Grid grid(const kernels::TargetInfo &) const;
+  // How it is spread over a GPU, a grid a launch.
+  std::vector<kernels::Grid> grids(const kernels::TargetInfo &) const;
   // A loop with the numbers in its nodes again.
   kernels::LoopSpec loopWithNumbers() const;
   // Everything that decides the code: kernels with equal keys share one function.

@@ -202,7 +202,11 @@ int64_t firstWord(LoopReduce, Elem);
 int64_t scratchBytesPerThread(const LoopSpec &, const TargetInfo & = {});
 mlir::func::FuncOp buildLoop(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const LoopSpec &,
                              const TargetInfo & = {});
-Grid gridOf(const LoopSpec &, const TargetInfo &);
+// On a GPU a loop kernel is one launch or two, one behind the other with the same words (LoopLaunches.cpp): how each is spread, the scratch of
+// both, and the names of their functions, of which the builder returns the first one.
+std::vector<Grid> gridsOf(const LoopSpec &, const TargetInfo &);
+int64_t scratchBytesOnDevice(const LoopSpec &, const TargetInfo &);
+std::string nameOfLaunch(const std::string &name, size_t number);
 
 // ---- Attention -------------------------------------------------------------------------------------------------------------
 // Streaming attention; no T x S matrix is stored. lead = leading dims (batch first if there is one), A query heads, G key

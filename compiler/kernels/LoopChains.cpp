@@ -163,7 +163,7 @@ void LoopEmitter::runSweep(int sweep) {
 // for.
 void LoopEmitter::prefetchRows(Value column, int vectors, const Preheader &pre) {
   constexpr int64_t kRowsAhead = 8, kFarBytes = 512, kLineBytes = 64;
-  if (plan.teams || spec.chain.empty() || spec.chain.back() < 4 * kRowsAhead)
+  if (spec.chain.empty() || spec.chain.back() < 4 * kRowsAhead)
     return;
   for (size_t n = 0; n < spec.nodes.size(); ++n) {
     const LoopNode &node = spec.nodes[n];
@@ -244,14 +244,13 @@ void LoopEmitter::storeDirect(const Work &row, std::vector<Lanes> lanes, ValueRa
 }
 
 void LoopEmitter::runDirect() {
+  if (plan.teams)
+    return runTeams();
   Value begin = columnBegin, end = wholeVectorsEnd();
-  auto columns = [&](Value column, int vectors, Value mask) {
-    plan.gang.teams > 0 ? gangColumns(column, mask) : directColumns(column, vectors, mask);
-  };
   auto loop = [&](Value from, Value to, int vectors) {
     scf::ForOp::create(b, loc, from, to, index(vectors * kLoopLanes), ValueRange(),
                        [&](OpBuilder &, Location, Value column, ValueRange) {
-                         columns(column, vectors, Value());
+                         directColumns(column, vectors, Value());
                          scf::YieldOp::create(b, loc);
                        });
   };
@@ -267,12 +266,12 @@ void LoopEmitter::runDirect() {
   if (spec.cols % kLoopLanes == 0)
     return;
   if (plan.blocks == 1) {
-    columns(end, 1, tailMask);
+    directColumns(end, 1, tailMask);
     return;
   }
   Value rest = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sgt, columnEnd, end);
   scf::IfOp::create(b, loc, rest, [&](OpBuilder &, Location) {
-    columns(end, 1, tailMask);
+    directColumns(end, 1, tailMask);
     scf::YieldOp::create(b, loc);
   });
 }

@@ -80,21 +80,35 @@ private:
   std::vector<int> rootsOf(const std::vector<int> &chains, const std::vector<int> &stores);
   void fillDraws(const std::vector<bool> &nodes);
 
+  // LoopAhead.cpp: direct chains of a team, whose rows are read before any of them is computed.
+  struct Neighbours {
+    llvm::SmallVector<Lanes> columns; // of this thread, side by side; without masks
+    Value first;                      // the lane of the first of them
+    Value mask;                       // whether there are such columns; null: yes
+  };
+  struct RowAhead {
+    std::vector<Value> chainIndex, scalars;
+    llvm::SmallVector<Lanes> columns;
+  };
+  Neighbours neighboursAt(Value column, int64_t together);
+  template <class Body> void forEach(const Neighbours &, Body body);
+  RowAhead readRow(const Work &row, const Neighbours &, Value number);
+  void loadTogether(int node, const Neighbours &, llvm::MutableArrayRef<Lanes> columns);
+  void computeRow(const Work &row, const Neighbours &, RowAhead, llvm::function_ref<void(int, size_t, Value)> take);
+  void storeTogether(int store, Value base, const Neighbours &, llvm::ArrayRef<Lanes> columns, const Preheader &);
+  void storeSums(const Work &row, const Neighbours &, mlir::ValueRange sums);
+  Values startsOf(const Work &row, const Neighbours &, Values &fresh);
+  void teamColumns(Value column, int64_t together);
+  void runTeams();
+
   // LoopGang.cpp: direct chains of a block of threads.
   void openGang();
   Value isTeam(int64_t number);
-  void gangColumns(Value column, Value mask);
-  struct GangRow {
-    std::vector<Value> chainIndex, scalars;
-    Lanes lanes;
-  };
-  GangRow readRow(const Work &row, const Lanes &columns, Value number);
-  void computeRow(const Work &row, GangRow, llvm::function_ref<void(int, Value)> take);
-  void evaluateBatch(const Work &row, const Lanes &columns, Value first, Value end, Value at);
-  void sumBlocks(const Work &row, const Lanes &columns, Value first, Value end, Value at);
+  void gangColumns(Value column);
+  void evaluateBatch(const Work &row, const Neighbours &, Value first, Value end, Value at);
   void keepRow(int chain, Value value, Value place);
   Value addBatch(int chain, Value sum, Value at, Value count);
-  Values walkBatches(const Work &row, const Lanes &columns, Value first, int64_t count, mlir::ValueRange initial);
+  Values walkBatches(const Work &row, const Neighbours &, Value first, int64_t count, mlir::ValueRange initial);
 
   // LoopShares.cpp: AddAt, whose places are shared among teams.
   Value isOfShare(Value number);

@@ -3,8 +3,6 @@
 // A chain adds the rows of a column one after the other. What is added need not be computed so: most teams of the block (Simt.h) evaluate the
 // rows of a batch side by side and leave their values in shared memory. A team for each chain adds them in their order, while the others evaluate
 // the next batch. So the bits are those of a single team that does one row after the other.
-//
-// Where chains go on in blocks of a few rows, a team sums a whole block, and only the blocks' sums are added one after the other.
 #include "compiler/kernels/Device.h"
 #include "compiler/kernels/LoopEmitter.h"
 #include "compiler/kernels/MathEmit.h"
@@ -40,48 +38,9 @@ void LoopEmitter::openGang() {
 
 Value LoopEmitter::isTeam(int64_t number) { return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, team, index(number)); }
 
-// What memory holds of one row of the item's columns. It is read for several rows before anything is computed: a division branches, and nothing
-// is read ahead of a branch.
-LoopEmitter::GangRow LoopEmitter::readRow(const Work &row, const Lanes &columns, Value number) {
-  std::vector<Value> kept = scalars;
-  GangRow read{split(number, spec.chain), {}, columns};
-  chainIndex = read.chainIndex;
-  read.lanes.values.resize(spec.nodes.size());
-  for (size_t n = 0; n < spec.nodes.size(); ++n) {
-    const LoopNode &node = spec.nodes[n];
-    if (!row.needed[n] || node.op != LoopOp::Load || scalars[n] || plan.selectsAddress[n])
-      continue;
-    if (plan.variesCol[n])
-      read.lanes.values[n] = load(node.view, base(node.view.offset, node.view.strides), node.elem, &columns);
-    else
-      scalars[n] = evaluateScalar(int(n));
-  }
-  read.scalars = scalars;
-  scalars = kept;
-  chainIndex.clear();
-  return read;
-}
-
-// What follows from it; `take` gets the operand of each chain.
-void LoopEmitter::computeRow(const Work &row, GangRow read, llvm::function_ref<void(int, Value)> take) {
-  std::vector<Value> kept = scalars;
-  scalars = read.scalars;
-  chainIndex = read.chainIndex;
-  emitScalars(row, 0);
-  Preheader pre = preheader(rootsOf(row.chains, row.stores), row.stores);
-  Lanes &lanes = read.lanes;
-  evaluateVectors(lanes, pre);
-  for (int chain : row.chains)
-    take(chain, operand(spec.nodes[chain].args[0], lanes, pre));
-  for (size_t i = 0; i < row.stores.size(); ++i)
-    storeColumns(row.stores[i], pre.storeBases[i], operand(spec.stores[row.stores[i]].node, lanes, pre), lanes);
-  scalars = kept;
-  chainIndex.clear();
-}
-
 // The rows from `first` on, before `end`, of one batch: each team has every so many of them. `at`: where the batch begins in shared memory.
-void LoopEmitter::evaluateBatch(const Work &row, const Lanes &columns, Value first, Value end, Value at) {
-  std::vector<GangRow> read;
+void LoopEmitter::evaluateBatch(const Work &row, const Neighbours &mine, Value first, Value end, Value at) {
+  std::vector<RowAhead> read;
   std::vector<Value> places;
   for (int64_t u = 0; u < plan.gang.rows; ++u) {
     Value within = addIndex(team, index(u * plan.gang.teams)), number = addIndex(first, within);
@@ -89,46 +48,17 @@ void LoopEmitter::evaluateBatch(const Work &row, const Lanes &columns, Value fir
     if (row.stores.empty()) {
       // Behind the last row it is computed once more, and nobody adds it: so no load waits for a branch.
       Value last = arith::SubIOp::create(b, loc, end, index(1));
-      read.push_back(readRow(row, columns, arith::MinSIOp::create(b, loc, number, last)));
+      read.push_back(readRow(row, mine, arith::MinSIOp::create(b, loc, number, last)));
       continue;
     }
     Value exists = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, number, end);
     scf::IfOp::create(b, loc, exists, [&](OpBuilder &, Location) {
-      computeRow(row, readRow(row, columns, number), [&](int chain, Value value) { keepRow(chain, value, places.back()); });
+      computeRow(row, mine, readRow(row, mine, number), [&](int chain, size_t, Value value) { keepRow(chain, value, places.back()); });
       scf::YieldOp::create(b, loc);
     });
   }
   for (size_t i = 0; i < read.size(); ++i)
-    computeRow(row, read[i], [&](int chain, Value value) { keepRow(chain, value, places[i]); });
-}
-
-// The blocks of rows from `first` on, before `end`: each team has one, and leaves its sums.
-void LoopEmitter::sumBlocks(const Work &row, const Lanes &columns, Value first, Value end, Value at) {
-  Value number = addIndex(first, team), place = addIndex(at, addIndex(mulIndex(team, kLoopLanes), lane));
-  Value exists = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, number, end);
-  scf::IfOp::create(b, loc, exists, [&](OpBuilder &, Location) {
-    Values fresh;
-    for (int chain : row.chains)
-      fresh.push_back(chainStart(spec.nodes[chain], true));
-    Value begin = mulIndex(number, spec.blockRows), behind = addIndex(begin, index(spec.blockRows));
-    auto loop = scf::ForOp::create(b, loc, begin, behind, index(plan.gang.rows), fresh, [&](OpBuilder &, Location, Value some, ValueRange carried) {
-      std::vector<GangRow> read;
-      for (int64_t u = 0; u < plan.gang.rows; ++u)
-        read.push_back(readRow(row, columns, addIndex(some, index(u))));
-      Values sums(carried.begin(), carried.end());
-      for (const GangRow &one : read) {
-        size_t i = 0;
-        computeRow(row, one, [&](int chain, Value value) {
-          sums[i] = combine(spec.nodes[chain].reduce, sums[i], value);
-          ++i;
-        });
-      }
-      scf::YieldOp::create(b, loc, sums);
-    });
-    for (size_t i = 0; i < row.chains.size(); ++i)
-      keepRow(row.chains[i], loop.getResult(unsigned(i)), place);
-    scf::YieldOp::create(b, loc);
-  });
+    computeRow(row, mine, read[i], [&](int chain, size_t, Value value) { keepRow(chain, value, places[i]); });
 }
 
 void LoopEmitter::keepRow(int chain, Value value, Value place) {
@@ -156,8 +86,8 @@ Value LoopEmitter::addBatch(int chain, Value sum, Value at, Value count) {
   return walk(many, count, 1, walk(index(0), many, kRowsAtOnce, sum));
 }
 
-// The chains go on over `count` rows, or blocks of rows, from `first` on. Each sum counts in the threads of its team alone.
-LoopEmitter::Values LoopEmitter::walkBatches(const Work &row, const Lanes &columns, Value first, int64_t count, ValueRange initial) {
+// The chains go on over `count` rows from `first` on. Each sum counts in the threads of its team alone.
+LoopEmitter::Values LoopEmitter::walkBatches(const Work &row, const Neighbours &mine, Value first, int64_t count, ValueRange initial) {
   int64_t batch = plan.gang.batch(), batches = (count + batch - 1) / batch;
   Value end = addIndex(first, index(count));
   Value evaluates = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, team, index(plan.gang.teams));
@@ -165,7 +95,7 @@ LoopEmitter::Values LoopEmitter::walkBatches(const Work &row, const Lanes &colum
   auto evaluate = [&](Value number, Value condition) {
     scf::IfOp::create(b, loc, condition, [&](OpBuilder &, Location) {
       Value begin = addIndex(first, mulIndex(number, batch));
-      plan.gang.sumsBlocks ? sumBlocks(row, columns, begin, end, place(number)) : evaluateBatch(row, columns, begin, end, place(number));
+      evaluateBatch(row, mine, begin, end, place(number));
       scf::YieldOp::create(b, loc);
     });
   };
@@ -191,25 +121,18 @@ LoopEmitter::Values LoopEmitter::walkBatches(const Work &row, const Lanes &colum
   return Values(loop.getResults().begin(), loop.getResults().end());
 }
 
-// What directColumns does, of one vector of columns.
-void LoopEmitter::gangColumns(Value column, Value mask) {
-  Lanes lanes{column, mask, {}};
-  Work row = rowWork(0);
-  Values initial, fresh;
-  for (int chain : row.chains) {
-    const LoopNode &node = spec.nodes[chain];
-    fresh.push_back(chainStart(node, true));
-    initial.push_back(node.hasInit ? load(node.view, base(node.view.offset, node.view.strides), node.elem, &lanes) : fresh.back());
-  }
+// What teamColumns does, of a column a thread.
+void LoopEmitter::gangColumns(Value column) {
+  const Neighbours mine = neighboursAt(column, 1);
+  const Work row = rowWork(0);
+  Values fresh, initial = startsOf(row, mine, fresh);
   auto block = [&](Value first, ValueRange totals) {
-    Values next = walkBatches(row, lanes, first, spec.blockRows, fresh);
+    Values next = walkBatches(row, mine, first, spec.blockRows, fresh);
     for (size_t i = 0; i < next.size(); ++i)
       next[i] = combine(spec.nodes[row.chains[i]].reduce, totals[i], next[i]);
     return next;
   };
-  const bool byBlocks = spec.blockRows > 0 && !plan.gang.sumsBlocks;
-  const int64_t count = plan.gang.sumsBlocks ? plan.rows / spec.blockRows : plan.rows;
-  Values sums = byBlocks ? forBlocks(initial, block) : walkBatches(row, lanes, index(0), count, initial);
+  Values sums = spec.blockRows > 0 ? forBlocks(initial, block) : walkBatches(row, mine, index(0), plan.rows, initial);
   for (size_t i = 0; i < row.chains.size(); ++i) {
     scf::IfOp::create(b, loc, isTeam(plan.gang.adder(i)), [&](OpBuilder &, Location) {
       Value stored = toStored(b, loc, sums[i], spec.nodes[row.chains[i]].elem);
@@ -223,7 +146,7 @@ void LoopEmitter::gangColumns(Value column, Value mask) {
       Value stored = memref::LoadOp::create(b, loc, gangTotals.at(row.chains[i]), ValueRange{lane});
       sums[i] = toValue(b, loc, stored, spec.nodes[row.chains[i]].elem);
     }
-    storeDirect(row, {lanes}, sums);
+    storeSums(row, mine, sums);
     scf::YieldOp::create(b, loc);
   });
 }

@@ -1,7 +1,5 @@
 // LoopPlan.cpp: finds levels and sweeps, chooses blocks and scratch. What is known of single loads is found in LoopLoads.cpp.
 #include "compiler/kernels/LoopPlan.h"
-#include "compiler/kernels/Device.h"
-#include "compiler/kernels/Simt.h"
 #include "compiler/solve/Bytes.h"
 
 #include <algorithm>
@@ -138,9 +136,6 @@ void findKept(LoopPlan &plan) {
   }
 }
 
-// Items that keep the teams of any GPU busy: of the largest there are some 17,000 at a time.
-constexpr int64_t kItemsOfTeams = 1 << 15;
-
 // Columns of the table of places that AddAt sums a block in: few, since there is a table a thread.
 constexpr int64_t kTableCols = 32;
 
@@ -185,64 +180,6 @@ void chooseBlocks(LoopPlan &plan) {
     plan.blockCols = width;
     plan.blocks = (spec.cols + width - 1) / width;
   }
-}
-
-// Rows of a block that a team reads at once, a divisor of it. What it reads, and what a draw takes on its way, is in registers: more of them spill.
-constexpr int64_t kMostOfBlock = 64;
-int64_t rowsAtOnce(const LoopPlan &plan) {
-  constexpr int64_t kMost = 16, kReads = 32, kReadsBesideDraws = 8;
-  int64_t reads = 0;
-  bool draws = false;
-  for (size_t n = 0; n < plan.spec.nodes.size(); ++n) {
-    LoopOp op = plan.spec.nodes[n].op;
-    reads += plan.needed[n] && plan.variesRow[n] && (op == LoopOp::Load || op == LoopOp::LoadAt);
-    draws = draws || (plan.needed[n] && plan.isDraw(int(n)));
-  }
-  int64_t rows = (draws ? kReadsBesideDraws : kReads) / std::max<int64_t>(1, reads);
-  rows = std::clamp<int64_t>(rows, 1, std::min(kMost, plan.spec.blockRows));
-  while (plan.spec.blockRows % rows)
-    --rows;
-  return rows;
-}
-
-void chooseGang(LoopPlan &plan) {
-  constexpr int64_t kTeams = 32, kMostRows = 8, kFewestRows = 64, kMostChains = 8, kSharedBytes = 36 * 1024;
-  // So many items keep a GPU busy with a team each: they read as fast as its memory can.
-  if (!plan.teams || plan.directVectors != 1 || plan.items() > kItemsOfTeams / 8 || plan.rows < kFewestRows)
-    return;
-  int64_t chains = 0, bytes = 0, blockRows = plan.spec.blockRows;
-  for (size_t n = 0; n < plan.spec.nodes.size(); ++n) {
-    if (!plan.needed[n] || plan.spec.nodes[n].op != LoopOp::ReduceChain)
-      continue;
-    ++chains;
-    bytes += 2 * kTeams * kLoopLanes * bytesOf(plan.spec.nodes[n].elem);
-  }
-  if (chains > kMostChains)
-    return;
-  if (blockRows > 0 && blockRows <= kMostOfBlock && plan.rows / blockRows >= kTeams && bytes <= kSharedBytes) {
-    plan.gang = {kTeams, rowsAtOnce(plan), chains, /*sumsBlocks=*/true};
-    return;
-  }
-  int64_t walked = blockRows > 0 ? blockRows : plan.rows;
-  int64_t rows = std::min({kMostRows, (walked + kTeams - 1) / kTeams, kSharedBytes / bytes});
-  if (rows > 0)
-    plan.gang = {kTeams, rows, chains};
-}
-
-void chooseShares(LoopPlan &plan) {
-  constexpr int64_t kItems = 1 << 13, kFewestRows = 256;
-  const LoopSpec &spec = plan.spec;
-  if (!plan.teams || !spec.addAt.present || !plan.addAtVector || spec.blockRows > 0 || plan.sweeps != 1 || plan.rows < kFewestRows ||
-      !spec.stores.empty())
-    return;
-  for (size_t n = 0; n < spec.nodes.size(); ++n)
-    if (plan.needed[n] && (spec.nodes[n].op == LoopOp::ReduceChain || plan.isReduction(int(n))))
-      return;
-  for (int arg : spec.addAt.args)
-    if (plan.variesCol[arg])
-      return;
-  while (plan.items() * 2 <= kItems)
-    plan.shares *= 2;
 }
 
 // Exactly what the code of this plan writes: a row of a block's columns for each chain that does not fit into registers, each kept value
@@ -360,8 +297,7 @@ static LoopPlan planDomain(const LoopSpec &original, const TargetInfo &target, b
   findKept(plan);
   findTransposition(plan, target.lanes);
   chooseBlocks(plan);
-  chooseGang(plan);
-  chooseShares(plan);
+  chooseTeams(plan);
   assignScratch(plan);
   return plan;
 }
@@ -373,17 +309,6 @@ LoopPlan planLoop(const LoopSpec &original, const TargetInfo &target) {
     return plan;
   LoopPlan joined = planDomain(original, target, /*joinsRows=*/true);
   return joined.rowColumns == 0 || joined.scratchBytes > plan.scratchBytes ? plan : joined;
-}
-
-int64_t scratchBytesPerThread(const LoopSpec &spec, const TargetInfo &target) { return planLoop(spec, target).scratchBytes; }
-
-// As many teams as the GPU holds at once, if there is work for them.
-Grid gridOf(const LoopSpec &spec, const TargetInfo &target) {
-  constexpr int64_t kTeamsOfProcessor = 128; // 2048 threads
-  LoopPlan plan = planLoop(spec, target);
-  if (plan.gang.teams > 0)
-    return gridOfBlocks(plan.items(), plan.gang.threads(), target);
-  return {std::clamp<int64_t>(plan.items(), 1, target.processors * kTeamsOfProcessor), simt::kTeam, 128};
 }
 
 } // namespace cinch::kernels

@@ -72,18 +72,19 @@ struct LoopPlan {
   int64_t items() const { return outerCount * blocks * shares; }
   // Accumulators of the chains stay in registers for `directVectors` vectors of columns; 0: they lie in scratch rows.
   int directVectors = 0;
+  // Direct chains of a team of a GPU (LoopAhead.cpp): a thread has `together` neighbouring columns, which it loads and stores together, and reads
+  // `rowsAhead` rows before it adds the first of them.
+  int64_t together = 1, rowsAhead = 1;
   // On a GPU, where items are few and rows are many, a block of threads is a worker (LoopGang.cpp): `teams` of it evaluate `rows` rows each at
-  // a time, and a team for each chain, each in a warp of its own, adds what they found. `sumsBlocks`: what a team finds at a time is the sum of
-  // one block of rows, of which it reads `rows` at once.
+  // a time, and a team for each chain, each in a warp of its own, adds what they found.
   struct Gang {
     int64_t teams = 0, rows = 0, chains = 0;
-    bool sumsBlocks = false;
-    int64_t batch() const { return sumsBlocks ? teams : teams * rows; } // of rows, or of blocks
+    int64_t batch() const { return teams * rows; }
     int64_t adder(size_t chain) const { return teams + 2 * int64_t(chain); }
     int64_t threads() const { return (teams + 2 * chains) * kLoopLanes; }
   } gang;
 
-  int buffers = 0;                 // named by views; the scratch, if any, comes next
+  int buffers = 0;                 // of the kernel, named by views; the scratch, if any, comes next
   std::vector<int64_t> scratchOf;  // per node: byte offset of its scratch row, -1: none
   std::vector<int64_t> totalOf;    // where chains go on in blocks, per chain in scratch: the row of what the blocks before came to
   // Where chains go on in blocks, AddAt sums one in a table of all places, rows of `tableCols` columns: byte offset, a stride an argument.
@@ -103,9 +104,21 @@ struct LoopPlan {
 
 LoopPlan planLoop(const LoopSpec &, const TargetInfo & = {});
 
+// How a loop kernel is launched (LoopLaunches.cpp): once; or, on a GPU, twice, where chains go on in blocks of few rows: the first launch leaves
+// the sum of each block in scratch, `sumBytes` of it, and the second one adds them in their order.
+struct LoopLaunches {
+  std::vector<LoopPlan> plans;
+  int64_t sumBytes = 0;
+};
+LoopLaunches planLaunches(const LoopSpec &, const TargetInfo & = {});
+
 // LoopSimplify.cpp
 void simplifyLoop(LoopSpec &);
 void joinRows(LoopPlan &); // of a simplified spec
+
+// LoopTeams.cpp, of a GPU
+constexpr int64_t kItemsOfTeams = 1 << 15; // keep the teams of any GPU busy: of the largest there are some 17,000 at a time
+void chooseTeams(LoopPlan &);              // gang, together, rowsAhead, shares
 
 // LoopLoads.cpp
 void findLoads(LoopPlan &);                    // selectsAddress, clamped
@@ -116,6 +129,8 @@ int costOf(LoopOp);                   // of computing it once more, in cheap ope
 bool reducesColumns(LoopOp);          // ReduceCols, ArgMaxCols, ArgMinCols
 bool readsBuffer(const LoopNode &);   // its view names a buffer
 bool anyNode(const LoopSpec &, bool (*test)(LoopOp));
+// So many neighbouring columns of a view are one access of a thread of a GPU, if its buffer begins at 16 bytes.
+bool isOneAccess(const View &, Elem, int64_t columns);
 
 } // namespace cinch::kernels
 #endif

@@ -147,10 +147,12 @@ LogicalResult HostCode::addKernel(Operation *op, bool replayed) {
   call.words.push_back(scratch > 0 ? int64_t(*kernel.getScratch()) : 0);
   call.words.append(spec->words);
   if (target.isDevice() && llvm::none_of(deviceKernels, [&](auto &known) { return known.name == call.kernel; })) {
-    kernels::Grid grid = spec->grid(target);
-    deviceKernels.push_back({call.kernel, grid.workers, grid.lanes, grid.block, int64_t(call.words.size()), grid.shared});
-    if (auto maps = dyn_cast_or_null<DenseI64ArrayAttr>(module.lookupSymbol(call.kernel)->removeAttr(kernels::kMapsAttr)))
-      deviceKernels.back().maps = maps.asArrayRef().vec();
+    for (auto [number, grid] : llvm::enumerate(spec->grids(target))) {
+      std::string name = kernels::nameOfLaunch(call.kernel, number);
+      deviceKernels.push_back({name, grid.workers, grid.lanes, grid.block, int64_t(call.words.size()), grid.shared, number > 0});
+      if (auto maps = dyn_cast_or_null<DenseI64ArrayAttr>(module.lookupSymbol(name)->removeAttr(kernels::kMapsAttr)))
+        deviceKernels.back().maps = maps.asArrayRef().vec();
+    }
   }
   info.kernel = call.kernel;
   info.text = kernel.getLabel().value_or("").str();

@@ -28,10 +28,15 @@ static void addAddresses(ModuleOp module, StringRef symbol, ArrayRef<Attribute> 
 }
 
 void HostCode::addTables() {
-  for (auto [number, kernel] : llvm::enumerate(deviceKernels)) {
-    std::vector<int64_t> words = {int64_t(number), kernel.blocks(), kernel.block, kernel.words, kernel.shared};
-    words.insert(words.end(), kernel.maps.begin(), kernel.maps.end());
-    addTable<int64_t>(module, kernel.name, words);
+  for (size_t first = 0, next = 0; first < deviceKernels.size(); first = next) {
+    std::vector<int64_t> words = {0}; // launches, and each of them
+    for (; next == first || (next < deviceKernels.size() && deviceKernels[next].follows); ++next) {
+      const target::DeviceKernel &kernel = deviceKernels[next];
+      ++words.front();
+      words.insert(words.end(), {int64_t(next), kernel.blocks(), kernel.block, kernel.words, kernel.shared});
+      words.insert(words.end(), kernel.maps.begin(), kernel.maps.end());
+    }
+    addTable<int64_t>(module, deviceKernels[first].name, words);
   }
   std::vector<int64_t> words;
   std::vector<int32_t> rows;

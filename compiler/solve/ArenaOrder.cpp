@@ -283,8 +283,7 @@ struct Large {
       rest.buffers[ids[i]].fixedOffset = placed[i];
     std::vector<int> order = ids;
     order.insert(order.end(), smallIds.begin(), smallIds.end());
-    int64_t free = 0;
-    return detail::placeInOrder(rest, order, offsets, -1, free);
+    return detail::placeInOrder(rest, order, offsets, -1);
   }
 
   ArenaProblem problem;

@@ -1,5 +1,6 @@
 // Memory.cpp: checks, bounds, greedy placement, and which search comes when.
 #include "compiler/solve/Memory.h"
+#include "compiler/solve/TakenRanges.h"
 
 #include <algorithm>
 #include <chrono>
@@ -155,54 +156,82 @@ std::string verify(const ArenaProblem &p, const ArenaSolution &s) {
   return "";
 }
 
-int64_t detail::placeInOrder(const ArenaProblem &p, const std::vector<int> &order, std::vector<int64_t> &offsets,
-                             int64_t cap, int64_t &work, bool bestFit) {
+namespace {
+
+// What is placed, in one list by offset: quicker than TakenRanges where that list is short.
+class PlacedList {
+public:
+  explicit PlacedList(const std::vector<ArenaBuffer> &buffers) { list.reserve(buffers.size()); }
+
+  void take(int64_t lower, int64_t upper, detail::ByteRange range) {
+    auto above = [](const Placed &x, const Placed &y) { return x.range.begin < y.range.begin; };
+    Placed placed{range, lower, upper};
+    list.insert(std::upper_bound(list.begin(), list.end(), placed, above), placed);
+  }
+  int64_t lowestFree(int64_t lower, int64_t upper, int64_t size) const { return find(lower, upper, size, false); }
+  int64_t leastGap(int64_t lower, int64_t upper, int64_t size) const { return find(lower, upper, size, true); }
+
+private:
   struct Placed {
-    int64_t offset, end, lower, upper;
+    detail::ByteRange range;
+    int64_t lower, upper;
   };
-  std::vector<Placed> placed; // by offset
-  placed.reserve(order.size());
+
+  int64_t find(int64_t lower, int64_t upper, int64_t size, bool leastGap) const {
+    int64_t at = 0, best = -1, least = INT64_MAX;
+    for (const Placed &q : list) {
+      if (q.lower >= upper || lower >= q.upper)
+        continue;
+      if (int64_t gap = q.range.begin - at; gap >= size && gap < least) {
+        if (!leastGap)
+          return at;
+        best = at, least = gap;
+      }
+      at = std::max(at, q.range.end);
+    }
+    return best < 0 ? at : best;
+  }
+
+  std::vector<Placed> list;
+};
+
+template <class Taken>
+int64_t placeOnto(Taken taken, const ArenaProblem &p, const std::vector<int> &order, std::vector<int64_t> &offsets, int64_t cap, bool bestFit) {
   offsets.assign(p.buffers.size(), 0);
   int64_t height = 0;
-  auto insert = [&](int i, int64_t offset) {
+  auto place = [&](int i, int64_t offset) {
     const ArenaBuffer &b = p.buffers[i];
+    int64_t end = offset + roundUp(b.size, p.alignment);
     offsets[i] = offset;
-    Placed entry{offset, offset + roundUp(b.size, p.alignment), b.lower, b.upper};
-    height = std::max(height, entry.end);
+    height = std::max(height, end);
     if (b.size > 0)
-      placed.insert(std::upper_bound(placed.begin(), placed.end(), entry,
-                                     [](const Placed &x, const Placed &y) { return x.offset < y.offset; }),
-                    entry);
+      taken.take(b.lower, b.upper, {offset, end});
   };
   for (int i : order)
     if (p.buffers[i].fixedOffset >= 0)
-      insert(i, p.buffers[i].fixedOffset);
+      place(i, p.buffers[i].fixedOffset);
   for (int i : order) {
     const ArenaBuffer &b = p.buffers[i];
     if (b.fixedOffset >= 0)
       continue;
-    int64_t size = roundUp(b.size, p.alignment), at = 0, best = -1, bestGap = INT64_MAX;
-    for (const Placed &q : placed) {
-      --work;
-      if (q.lower >= b.upper || b.lower >= q.upper)
-        continue;
-      if (q.offset - at >= size) {
-        if (!bestFit) {
-          best = at;
-          break;
-        }
-        if (q.offset - at < bestGap)
-          best = at, bestGap = q.offset - at;
-      }
-      at = std::max(at, q.end);
-    }
-    if (best < 0)
-      best = at;
-    if (cap >= 0 && best + size > cap)
+    int64_t size = roundUp(b.size, p.alignment), offset = 0;
+    if (size > 0)
+      offset = bestFit ? taken.leastGap(b.lower, b.upper, size) : taken.lowestFree(b.lower, b.upper, size);
+    if (cap >= 0 && offset + size > cap)
       return -1;
-    insert(i, best);
+    place(i, offset);
   }
   return height;
+}
+
+} // namespace
+
+int64_t detail::placeInOrder(const ArenaProblem &p, const std::vector<int> &order, std::vector<int64_t> &offsets, int64_t cap, bool bestFit,
+                             std::optional<bool> byTime) {
+  constexpr size_t kShortList = 2000;
+  if (byTime.value_or(p.buffers.size() > kShortList))
+    return placeOnto(TakenRanges(p.buffers), p, order, offsets, cap, bestFit);
+  return placeOnto(PlacedList(p.buffers), p, order, offsets, cap, bestFit);
 }
 
 ArenaSolution solve(const ArenaProblem &p, const ArenaLimits &limits) {
@@ -211,20 +240,20 @@ ArenaSolution solve(const ArenaProblem &p, const ArenaLimits &limits) {
   best.height = INT64_MAX;
   double deadline = limits.seconds > 0 ? detail::secondsNow() + limits.seconds : 0;
   // The greedy start always runs, and costs so little that it goes on where the height is good enough; only what follows it counts against the limit.
-  int64_t enough = std::max(best.bound, limits.capacity.value_or(0)), work = 0, least = limits.onlyWithin ? enough : best.bound;
+  int64_t enough = std::max(best.bound, limits.capacity.value_or(0)), least = limits.onlyWithin ? enough : best.bound;
   std::vector<int64_t> offsets;
   auto orders = startOrders(p);
   for (int fit = 0; fit < 2 && best.height > least; ++fit)
     for (const std::vector<int> &order : orders) {
       int64_t cap = best.height == INT64_MAX ? -1 : limits.onlyWithin ? std::min(best.height, enough) : best.height;
-      int64_t h = detail::placeInOrder(p, order, offsets, cap, work, fit == 1);
+      int64_t h = detail::placeInOrder(p, order, offsets, cap, fit == 1);
       if (h < 0 || h >= best.height)
         continue;
       best.height = h, best.offsets = offsets;
       if (h <= least)
         break;
     }
-  work = limits.work;
+  int64_t work = limits.work;
   auto heightOf = [&](const std::vector<int64_t> &o) {
     int64_t height = 0;
     for (size_t i = 0; i < o.size(); ++i)

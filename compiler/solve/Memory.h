@@ -52,10 +52,11 @@ ArenaSolution solve(const ArenaProblem &, const ArenaLimits & = {});
 std::string verify(const ArenaProblem &, const ArenaSolution &);
 
 namespace detail {
-// Places the buffers in this order, each at the lowest offset that is free over its whole life. `cap` >= 0: gives up
-// (returns -1) as soon as an end lies above it. Returns the height. Every buffer looked at takes one off `work`.
-int64_t placeInOrder(const ArenaProblem &, const std::vector<int> &order, std::vector<int64_t> &offsets, int64_t cap,
-                     int64_t &work, bool bestFit = false);
+// Places the buffers in this order, each at the lowest offset that is free over its whole life, or, with `bestFit`, in the least gap. `cap` >= 0:
+// gives up (returns -1) as soon as an end lies above it. Returns the height. `byTime`: whether what is taken is found by time (TakenRanges)
+// or in one list; absent, whichever is quicker. The offsets are the same.
+int64_t placeInOrder(const ArenaProblem &, const std::vector<int> &order, std::vector<int64_t> &offsets, int64_t cap, bool bestFit = false,
+                     std::optional<bool> byTime = {});
 // Branch and bound for a height of at most `target`; true: `offsets` holds a placement. `proved`: there is none.
 bool searchCanonical(const ArenaProblem &, int64_t target, int64_t &work, double deadline,
                      std::vector<int64_t> &offsets, bool &proved);

@@ -15,6 +15,7 @@ struct DeviceKernel {
   int lanes = 1, block = 128;
   int64_t words = 0;      // of the offsets of a launch
   int64_t shared = 0;     // Kernels.h, Grid
+  bool follows = false;   // it is launched behind the one before it in the list, with the same words (Kernels.h, gridsOf)
   std::vector<int64_t> maps = {0}; // TensorMap.h, kMapsAttr: how many, and what they say
   int64_t blocks() const { return (workers * lanes + block - 1) / block; }
 };

@@ -203,7 +203,7 @@ static void testOrders() {
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return p.buffers[a].size > p.buffers[b].size; });
     std::vector<int64_t> greedy;
-    int64_t work = 2'000'000, none = INT64_MAX, height = detail::placeInOrder(p, order, greedy, -1, none);
+    int64_t work = 2'000'000, height = detail::placeInOrder(p, order, greedy, -1);
     int64_t enough = s.bound + (k % 3 ? s.bound / 100 : 0), workAgain = work;
     ArenaSolution again = s;
     detail::placeByOrder(p, enough, 0, s, work, 0);
@@ -215,6 +215,39 @@ static void testOrders() {
   }
   expect(wrong == 0, "placing in better orders is valid and repeatable");
   expect(better == instances, "placing in better orders is not worse than first fit by size: " + std::to_string(better));
+}
+
+// What is taken is found by time or in a list: the same offsets.
+static void testByTime() {
+  PerfectArenas rng(20261127);
+  int differ = 0;
+  for (int k = 0; k < 200; ++k) {
+    ArenaProblem p;
+    p.alignment = k % 4 ? 1 : 64;
+    int64_t ticks = 1 + rng.below(k % 2 ? 60 : 6), floor = 0;
+    for (int i = 0; i < 5 * (k % 3); ++i) {
+      p.buffers.push_back({64 * (1 + rng.below(9)), 0, ticks, floor});
+      floor += p.buffers.back().size + 64 * rng.below(2);
+    }
+    for (int i = 0, n = int(rng.below(150)); i < n; ++i) {
+      int64_t lower = rng.below(ticks), upper = lower + 1 + rng.below(i % 7 ? std::min<int64_t>(4, ticks - lower) : ticks - lower);
+      p.buffers.push_back({rng.below(k % 5 ? 9 : 3000), lower, upper, -1}); // some of no bytes
+    }
+    std::vector<int> order(p.buffers.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return p.buffers[a].size * (k % 2 ? 1 : -1) > p.buffers[b].size * (k % 2 ? 1 : -1); });
+    for (bool bestFit : {false, true}) {
+      std::vector<int64_t> byTime, byList;
+      ArenaSolution s;
+      s.height = detail::placeInOrder(p, order, byTime, -1, bestFit, true);
+      int64_t height = detail::placeInOrder(p, order, byList, -1, bestFit, false);
+      s.offsets = byTime;
+      differ += height != s.height || byTime != byList || !verify(p, s).empty();
+      // One byte less than it takes: both give up.
+      differ += height > floor && detail::placeInOrder(p, order, byTime, height - 1, bestFit, true) >= 0;
+    }
+  }
+  expect(differ == 0, "placed by time as in a list: " + std::to_string(differ) + " differ");
 }
 
 static void testVerify() {
@@ -291,6 +324,7 @@ int main(int argc, char **argv) {
                 argc == 6 ? std::atoll(argv[5]) : 0);
   } else {
     testOrders();
+    testByTime();
     testVerify();
     testSmall(2000);
     testPerfect(6, 150, 1000, 1 << 20, 0.95, 5, false);
