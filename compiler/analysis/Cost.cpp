@@ -98,15 +98,15 @@ static solve::Linear secondsOnCpu(const Work &work, double rate, const MachineRa
 }
 
 static solve::Linear secondsOnDevice(const Work &work, SpecsOfKernel specs, const PricedMachine &machine) {
-  auto at = [&](auto &spec) { return priceOnDevice(*spec.second, work.at(double(spec.first)), machine.target, machine.rates).seconds(); };
+  auto at = [&](auto &spec) { return priceOnDevice(*spec.second, work.at(double(spec.first)), machine.target, machine.rates).seconds; };
   const auto &[most, whole] = specs.front();
   const auto &[fewest, part] = specs.back();
   const double all = at(specs.front());
   if (fewest == most)
-    return {all + machine.rates.launch, 0};
+    return {all, 0};
   const double few = at(specs.back()), example = std::max(0.0, (all - few) / double(most - fewest));
-  const double fixed = std::max(0.0, all - example * double(most));
-  return {fixed + machine.rates.launch, (all - fixed) / double(most)};
+  const double fixed = std::max(machine.rates.launch, all - example * double(most));
+  return {fixed, (all - fixed) / double(most)};
 }
 
 void priceKernel(plan::KernelOp op, SpecsOfKernel specs, bool inLoop, const PricedMachine &machine, solve::Kernel &kernel) {
@@ -123,8 +123,7 @@ LaunchPrice priceOfLaunch(plan::KernelOp op, const KernelSpec &spec, bool inLoop
   price.flops = work.flops.at(1), price.traffic = work.bytes.at(1);
   if (machine.target.isDevice()) {
     DevicePrice device = priceOnDevice(spec, work.at(1), machine.target, machine.rates);
-    price.arithmeticSeconds = device.arithmetic, price.trafficSeconds = device.traffic;
-    price.seconds = device.seconds() + machine.rates.launch;
+    price.arithmeticSeconds = device.arithmetic, price.trafficSeconds = device.traffic, price.seconds = device.seconds;
     return price;
   }
   const double rate = rateOf(op, spec, machine.rates);

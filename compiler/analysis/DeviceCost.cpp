@@ -17,9 +17,19 @@ namespace {
 // Threads that begin as many instructions as a multiprocessor can: a quarter of those that it holds, assumed.
 constexpr double kBusyThreads = 512;
 
+// Prices a spec of each kind.
 struct Pricer {
-  const DeviceRates &rates;
-  const double processors;
+  const DeviceWork &work;
+  const TargetInfo &target;
+  const MachineRates &machine;
+  const DeviceRates &rates = machine.device;
+  const double processors = double(target.processors);
+  const double instructions = work.operations + rates.access * work.accesses;
+
+  DevicePrice launched(double arithmetic, double traffic) const { return {arithmetic, traffic, std::max(arithmetic, traffic) + machine.launch}; }
+
+  // Instructions of so many threads at a time are begun on all multiprocessors that have work.
+  double issued(double instructions, double busy) const { return instructions / (rates.issued * rates.clock * busy); }
 
   // Of tiles: all that a multiprocessor has at once go through a step together. Their products are one after another on its tensor cores, or
   // what they read and write of its shared memory is; but a tile's own products follow what it has read. By wgmma they do not, and another
@@ -29,51 +39,48 @@ struct Pricer {
     const double rate = groups ? rates.groups : walk.cores == TileWalk::Sync ? rates.sync : rates.singles;
     const double products = walk.products / rate, longest = std::max(products, walk.lines);
     const double alone = (groups ? longest : products + walk.lines) + (walk.waits ? rates.latency * rates.clock : 0);
-    auto cyclesOf = [&](double tiles) { return tiles > 0 ? std::max(tiles * longest, alone) : 0; };
+    auto cyclesOf = [&](int64_t tiles) { return tiles > 0 ? std::max(double(tiles) * longest, alone) : 0; };
     const int64_t tiles = int64_t(std::ceil(double(walk.tiles) / processors)); // of the busiest multiprocessor
-    const double cycles = double(walk.steps) * (double(tiles / walk.together) * cyclesOf(double(walk.together)) + cyclesOf(double(tiles % walk.together)));
+    const double cycles = double(walk.steps) * (double(tiles / walk.together) * cyclesOf(walk.together) + cyclesOf(tiles % walk.together));
     return cycles / (groups ? rates.groupsClock : rates.clock);
   }
+  DevicePrice priceOf(const std::vector<TileWalk> &walks) const {
+    double seconds = 0;
+    for (const TileWalk &walk : walks)
+      seconds += secondsOf(walk);
+    return launched(seconds, work.bytes / machine.bytes);
+  }
+  DevicePrice operator()(const ContractSpec &spec) const { return priceOf(walksOf({spec}, target)); }
+  DevicePrice operator()(const ConvSpec &spec) const { return priceOf(walksOf(spec.parts, target)); }
 
-  // Instructions of so many threads at a time are begun on all multiprocessors that have work.
-  double secondsOf(double instructions, double busy) const { return instructions / (rates.issued * rates.clock * busy); }
-
-  double secondsOf(const AttendWalk &walk) const {
+  DevicePrice priceOf(const AttendWalk &walk) const {
     const double turns = std::ceil(double(walk.items) / processors), busy = double(walk.items) / turns;
     const double products = walk.scores * walk.products / ((walk.tensorCores ? rates.sync : rates.singles) * rates.clock * busy);
     const double each = (walk.backward ? rates.scoreBackward : rates.scoreForward) + (walk.draws ? rates.scoreDraw : 0);
-    return products + secondsOf(walk.scores * each, busy);
+    return launched(products + issued(walk.scores * each, busy), work.bytes / machine.bytes);
+  }
+  DevicePrice operator()(const AttendSpec &spec) const { return priceOf(walkOf(spec, target)); }
+  DevicePrice operator()(const AttendGradSpec &spec) const { return priceOf(walkOf(spec, target)); }
+
+  DevicePrice operator()(const PoolSpec &) const { return launched(issued(instructions, processors), work.bytes / machine.bytes); }
+
+  // Of column sums in two launches, the first one computes; the second one reads what that has left, and adds it.
+  DevicePrice operator()(const LoopSpec &spec) const {
+    DevicePrice all;
+    double computed = instructions, moved = work.bytes;
+    for (const LoopWalk &walk : walksOf(spec, target)) {
+      const double busy = std::min(processors, std::ceil(double(walk.threads) / kBusyThreads));
+      all += launched(issued(computed, busy), std::max((moved + walk.sumBytes) / machine.bytes, walk.rounds * rates.roundTrip));
+      computed = moved = 0;
+    }
+    return all;
   }
 };
 
 } // namespace
 
 DevicePrice priceOnDevice(const KernelSpec &spec, const DeviceWork &work, const TargetInfo &target, const MachineRates &machine) {
-  const DeviceRates &rates = machine.device;
-  const Pricer pricer{rates, double(target.processors)};
-  DevicePrice price;
-  price.traffic = work.bytes / machine.bytes;
-  std::vector<TileWalk> walks;
-  if (auto *contract = std::get_if<ContractSpec>(&spec.work))
-    walks = walksOf({*contract}, target);
-  else if (auto *conv = std::get_if<ConvSpec>(&spec.work))
-    walks = walksOf(conv->parts, target);
-  for (const TileWalk &walk : walks)
-    price.arithmetic += pricer.secondsOf(walk);
-  if (auto *attend = std::get_if<AttendSpec>(&spec.work))
-    price.arithmetic = pricer.secondsOf(walkOf(*attend, target));
-  if (auto *grad = std::get_if<AttendGradSpec>(&spec.work))
-    price.arithmetic = pricer.secondsOf(walkOf(*grad, target));
-  const double instructions = work.operations + rates.access * work.accesses;
-  if (std::holds_alternative<PoolSpec>(spec.work))
-    price.arithmetic = pricer.secondsOf(instructions, pricer.processors);
-  if (auto *loop = std::get_if<LoopSpec>(&spec.work)) {
-    LoopWalk walk = walkOf(*loop, target);
-    const double busy = std::min(pricer.processors, std::ceil(double(walk.threads) / kBusyThreads));
-    price.arithmetic = pricer.secondsOf(instructions, busy);
-    price.traffic = std::max(price.traffic, walk.rounds * rates.roundTrip);
-  }
-  return price;
+  return std::visit(Pricer{work, target, machine}, spec.work);
 }
 
 } // namespace cinch::analysis

@@ -14,10 +14,13 @@ struct DeviceWork {
   double bytes = 0;      // of these
 };
 
-// Seconds that its arithmetic takes, and its traffic; both go on at the same time. Without the launch.
+// Seconds that its arithmetic takes, and its traffic, which go on at the same time; and all of it, launches included.
 struct DevicePrice {
-  double arithmetic = 0, traffic = 0;
-  double seconds() const { return arithmetic > traffic ? arithmetic : traffic; }
+  double arithmetic = 0, traffic = 0, seconds = 0;
+  DevicePrice &operator+=(const DevicePrice &next) {
+    arithmetic += next.arithmetic, traffic += next.traffic, seconds += next.seconds;
+    return *this;
+  }
 };
 DevicePrice priceOnDevice(const KernelSpec &, const DeviceWork &, const kernels::TargetInfo &, const MachineRates &);
 

@@ -8,6 +8,7 @@
 namespace cinch::kernels {
 
 // A block of `threads` is a worker; some more than there are multiprocessors, so that all of them stay busy to the end.
+constexpr int64_t kThreadsOfProcessor = 2048; // that a multiprocessor holds at once
 Grid gridOfBlocks(int64_t items, int64_t threads, const TargetInfo &);
 
 // Contractions one after the other, of which none reads what another writes (ContractDevice.cpp).

@@ -103,20 +103,27 @@ AttendWalk walkOf(const AttendGradSpec &grad, const TargetInfo &target) {
 }
 
 // ---- Loops -------------------------------------------------------------------------------------------------------------
-LoopWalk walkOf(const LoopSpec &spec, const TargetInfo &target) {
-  constexpr int64_t kThreadsOfProcessor = 2048;
-  LoopPlan plan = planLoop(spec, target);
-  Grid grid = gridOf(spec, target);
-  LoopWalk walk;
-  walk.threads = std::min<int64_t>(grid.workers * grid.lanes, target.processors * kThreadsOfProcessor);
-  const LoopPlan::Gang &gang = plan.gang;
-  if (gang.teams == 0)
-    return walk;
-  const int64_t turns = ceilDiv(plan.items(), target.processors * (kThreadsOfProcessor / gang.threads()));
-  const int64_t ofBlock = gang.sumsBlocks ? spec.blockRows / gang.rows : 1;
-  const int64_t batches = ceilDiv(gang.sumsBlocks ? plan.rows / spec.blockRows : plan.rows, gang.batch());
-  walk.rounds = double(turns * batches * ofBlock);
-  return walk;
+// Batches of rows that a block of threads walks one after the other, a turn for each of its items. Blocks of a chain begin a batch each.
+static int64_t roundsOf(const LoopPlan &plan, const TargetInfo &target) {
+  if (plan.gang.teams == 0)
+    return 0;
+  const int64_t turns = ceilDiv(plan.items(), target.processors * (kThreadsOfProcessor / plan.gang.threads()));
+  const int64_t walked = plan.spec.blockRows > 0 ? plan.spec.blockRows : plan.rows;
+  return turns * (plan.rows / walked) * ceilDiv(walked, plan.gang.batch());
+}
+
+std::vector<LoopWalk> walksOf(const LoopSpec &spec, const TargetInfo &target) {
+  const LoopLaunches launches = planLaunches(spec, target);
+  std::vector<LoopWalk> walks;
+  for (const LoopPlan &plan : launches.plans) {
+    Grid grid = gridOf(plan, target);
+    LoopWalk walk;
+    walk.threads = std::min<int64_t>(grid.workers * grid.lanes, target.processors * kThreadsOfProcessor);
+    walk.rounds = double(roundsOf(plan, target));
+    walk.sumBytes = double(launches.sumBytes);
+    walks.push_back(walk);
+  }
+  return walks;
 }
 
 } // namespace cinch::kernels

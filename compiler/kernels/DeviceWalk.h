@@ -31,14 +31,15 @@ struct AttendWalk {
 AttendWalk walkOf(const AttendSpec &, const TargetInfo &);
 AttendWalk walkOf(const AttendGradSpec &, const TargetInfo &);
 
-// A loop.
+// A launch of a loop. Column sums may have a second one, which adds what the first has summed in blocks (LoopLaunches.cpp).
 struct LoopWalk {
   int64_t threads = 1; // of the GPU that have work
   // Of column sums by whole blocks of threads: reads from memory that a block waits for one after the other, in all of its turns. 0: of another loop,
   // whose threads are so many that some read while others wait.
   double rounds = 0;
+  double sumBytes = 0; // of the sums of blocks, which the first launch writes and the second reads
 };
-LoopWalk walkOf(const LoopSpec &, const TargetInfo &);
+std::vector<LoopWalk> walksOf(const LoopSpec &, const TargetInfo &);
 
 } // namespace cinch::kernels
 #endif

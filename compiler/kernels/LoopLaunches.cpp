@@ -153,15 +153,14 @@ bool suitsTwoLaunches(const LoopPlan &plan) {
   return true;
 }
 
+} // namespace
+
 // As many teams as the GPU holds at once, if there is work for them.
 Grid gridOf(const LoopPlan &plan, const TargetInfo &target) {
-  constexpr int64_t kTeamsOfProcessor = 128; // 2048 threads
   if (plan.gang.teams > 0)
     return gridOfBlocks(plan.items(), plan.gang.threads(), target);
-  return {std::clamp<int64_t>(plan.items(), 1, target.processors * kTeamsOfProcessor), simt::kTeam, 128};
+  return {std::clamp<int64_t>(plan.items(), 1, target.processors * (kThreadsOfProcessor / simt::kTeam)), simt::kTeam, 128};
 }
-
-} // namespace
 
 LoopLaunches planLaunches(const LoopSpec &spec, const TargetInfo &target) {
   LoopLaunches one;

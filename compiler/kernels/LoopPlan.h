@@ -111,6 +111,7 @@ struct LoopLaunches {
   int64_t sumBytes = 0;
 };
 LoopLaunches planLaunches(const LoopSpec &, const TargetInfo & = {});
+Grid gridOf(const LoopPlan &, const TargetInfo &); // of one of them, on a GPU
 
 // LoopSimplify.cpp
 void simplifyLoop(LoopSpec &);

@@ -245,7 +245,6 @@ private:
 } // namespace
 
 Grid gridOf(const PoolSpec &spec, const TargetInfo &target) {
-  constexpr int64_t kThreadsOfProcessor = 2048;
   return {std::clamp<int64_t>(elementsOf(spec), 1, target.processors * kThreadsOfProcessor), 1, 128};
 }
 
