@@ -7,7 +7,7 @@ bench/models/gpu_published.csv were measured by others, on several GPUs that exc
 --eight: eight GPUs too: replicas of GPT-2, stages of LLaMA, whose parameters and state do not fit on one; such plans take minutes each.
 What does not fit is planned again with so much of the optimizer's state on the host as it takes (--host-memory-budget), at PCIe's rate.
 A second table (alone with --budgets) has steps under budgets that leave no room for all values, with memory of the host and without.
-Nothing is run. --quick: GPT-2 124M on an A100.
+Nothing is run. --quick: GPT-2 124M on an A100. --seen: alone, the step that was run on an H200, predicted and seen, by groups of kernels.
 """
 import argparse
 import csv
@@ -34,9 +34,12 @@ BUDGETS = [("gpt2_124m", "a100", "3GiB"), ("gpt2_1558m", "a100", "32GiB"), ("gpt
 MEMORY = {**DEVICES, "a100-40gb": 40}
 
 
+def rows_of(file):
+    return csv.DictReader(line for line in (MODELS_FOLDER / file).read_text().splitlines() if not line.startswith("#"))
+
+
 def published():
-    lines = [line for line in (MODELS_FOLDER / "gpu_published.csv").read_text().splitlines() if not line.startswith("#")]
-    return {(row["model"], row["device"]): row for row in csv.DictReader(lines)}
+    return {(row["model"], row["device"]): row for row in rows_of("gpu_published.csv")}
 
 
 def flags_of(sizes, examples, device, ways):
@@ -86,13 +89,49 @@ def under_budgets():
         print(line, flush=True)
 
 
+def group_of(kernel, lines):
+    """Of GPT-2's kernels, as `bench/models/gpu_seen.csv` names them."""
+    line, in_loop = lines.get(str(kernel["line"]), ""), kernel["section"] == "loop"
+    if kernel["work"] == "product":
+        return "logits" if "@ wte'" in line else "products of the blocks"
+    if kernel["work"].startswith("attention"):
+        return "attention"
+    if line.startswith("loss"):
+        return "cross entropy" if in_loop else "clipping"
+    return "column sums" if in_loop and kernel["name"].endswith("reduce (gradient)") else "the rest"
+
+
+def beside_seen():
+    """Milliseconds of a step on an H200, predicted and seen. Its mma.sync is that of sm_100, which is priced as an H200."""
+    examples, (file, sizes, tokens, _, _) = 32, MODELS["gpt2_124m"]
+    predicted, ratios = {}, {}
+    for kind, device in (("wgmma", "h200"), ("mma.sync", "sm_100")):
+        plan = programs.plan(MODELS_FOLDER / file, *flags_of(sizes, examples, device, ["--memory-budget", "60GiB"]))
+        for kernel in plan["kernels"] if kind == "wgmma" else []:
+            group = group_of(kernel, plan["source_lines"])
+            predicted[group] = predicted.get(group, 0) + 1000 * kernel["runs"] * float(kernel["seconds"])
+        predicted[kind] = 1000 * float(plan["seconds"])
+    print(f"{'kernels of a step':<26}{'predicted':>12}{'seen':>10}{'ratio':>8}")
+    for row in rows_of("gpu_seen.csv"):
+        ours, seen = predicted[row["group"]], float(row["milliseconds"])
+        print(f"{row['group']:<26}{ours:9.1f} ms{seen:7.1f} ms{ours / seen:8.2f}")
+        ratios[row["group"].replace(" ", "_")] = ours / seen
+    for kind in ("wgmma", "mma.sync"):
+        print(f"by {kind}: {1000 * tokens * examples / predicted[kind]:.0f} tokens a second are predicted")
+    for group, ratio in ratios.items():
+        programs.result(f"gpu_plans.seen.{group}.ratio", ratio)
+
+
 def body():
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="GPT-2 124M on an A100 only")
     parser.add_argument("--eight", action="store_true", help="eight GPUs too; takes long")
     parser.add_argument("--model", action="append", choices=list(MODELS), help="only this one")
     parser.add_argument("--budgets", action="store_true", help="the second table only")
+    parser.add_argument("--seen", action="store_true", help="only the step that was run on an H200")
     arguments = parser.parse_args()
+    if arguments.seen:
+        return beside_seen()
     if arguments.budgets:
         return under_budgets()
     others = published()

@@ -28,18 +28,18 @@ struct Pricer {
 
   DevicePrice launched(double arithmetic, double traffic) const { return {arithmetic, traffic, std::max(arithmetic, traffic) + machine.launch}; }
 
-  // Instructions of so many threads at a time are begun on all multiprocessors that have work.
-  double issued(double instructions, double busy) const { return instructions / (rates.issued * rates.clock * busy); }
+  // Instructions that each of the multiprocessors that have work begins, so many a cycle.
+  double issued(double instructions, double each, double busy) const { return instructions / (each * rates.clock * busy); }
 
-  // Of tiles: all that a multiprocessor has at once go through a step together. Their products are one after another on its tensor cores, or
-  // what they read and write of its shared memory is; but a tile's own products follow what it has read. By wgmma they do not, and another
-  // warpgroup brings what comes next.
+  // Of tiles: all that a multiprocessor has at once go through a step together, and wait for memory together. By wgmma, shared memory is read
+  // while the tensor cores multiply, and another warpgroup brings what comes next. By mma.sync a warp's products follow what it has read, and
+  // two warps that share tensor cores are not enough to hide the one behind the other: an H200 says so, on which they took longer still.
   double secondsOf(const TileWalk &walk) const {
     const bool groups = walk.cores == TileWalk::Groups;
     const double rate = groups ? rates.groups : walk.cores == TileWalk::Sync ? rates.sync : rates.singles;
-    const double products = walk.products / rate, longest = std::max(products, walk.lines);
-    const double alone = (groups ? longest : products + walk.lines) + (walk.waits ? rates.latency * rates.clock : 0);
-    auto cyclesOf = [&](int64_t tiles) { return tiles > 0 ? std::max(double(tiles) * longest, alone) : 0; };
+    const double products = walk.products / rate, step = groups ? std::max(products, walk.lines) : products + walk.lines;
+    const double alone = step + (walk.waits ? rates.latency * rates.clock : 0);
+    auto cyclesOf = [&](int64_t tiles) { return tiles > 0 ? std::max(double(tiles) * step, alone) : 0; };
     const int64_t tiles = int64_t(std::ceil(double(walk.tiles) / processors)); // of the busiest multiprocessor
     const double cycles = double(walk.steps) * (double(tiles / walk.together) * cyclesOf(walk.together) + cyclesOf(tiles % walk.together));
     return cycles / (groups ? rates.groupsClock : rates.clock);
@@ -56,13 +56,14 @@ struct Pricer {
   DevicePrice priceOf(const AttendWalk &walk) const {
     const double turns = std::ceil(double(walk.items) / processors), busy = double(walk.items) / turns;
     const double products = walk.scores * walk.products / ((walk.tensorCores ? rates.sync : rates.singles) * rates.clock * busy);
-    const double each = (walk.backward ? rates.scoreBackward : rates.scoreForward) + (walk.draws ? rates.scoreDraw : 0);
-    return launched(products + issued(walk.scores * each, busy), work.bytes / machine.bytes);
+    const double draw = walk.backward ? rates.drawBackward : rates.drawForward;
+    const double each = (walk.backward ? rates.scoreBackward : rates.scoreForward) + (walk.draws ? draw : 0);
+    return launched(products + issued(walk.scores * each, rates.attendIssued, busy), work.bytes / machine.bytes);
   }
   DevicePrice operator()(const AttendSpec &spec) const { return priceOf(walkOf(spec, target)); }
   DevicePrice operator()(const AttendGradSpec &spec) const { return priceOf(walkOf(spec, target)); }
 
-  DevicePrice operator()(const PoolSpec &) const { return launched(issued(instructions, processors), work.bytes / machine.bytes); }
+  DevicePrice operator()(const PoolSpec &) const { return launched(issued(instructions, rates.issued, processors), work.bytes / machine.bytes); }
 
   // Of column sums in two launches, the first one computes; the second one reads what that has left, and adds it.
   DevicePrice operator()(const LoopSpec &spec) const {
@@ -70,7 +71,7 @@ struct Pricer {
     double computed = instructions, moved = work.bytes;
     for (const LoopWalk &walk : walksOf(spec, target)) {
       const double busy = std::min(processors, std::ceil(double(walk.threads) / kBusyThreads));
-      all += launched(issued(computed, busy), std::max((moved + walk.sumBytes) / machine.bytes, walk.rounds * rates.roundTrip));
+      all += launched(issued(computed, rates.issued, busy), std::max((moved + walk.sumBytes) / machine.bytes, walk.rounds * rates.roundTrip));
       computed = moved = 0;
     }
     return all;
