@@ -1,5 +1,5 @@
-// Cost.h: the one source of predicted times. A roofline: a kernel takes the longer of its arithmetic and its memory traffic,
-// and a fixed time to start.
+// Cost.h: the one source of predicted times. On a CPU a roofline: a kernel takes the longer of its arithmetic and its memory traffic,
+// and a fixed time to start. On a GPU arithmetic and waiting follow from how the kernel goes through its work (DeviceCost.h).
 #ifndef CINCH_COMPILER_ANALYSIS_COST_H
 #define CINCH_COMPILER_ANALYSIS_COST_H
 
