@@ -70,7 +70,8 @@ def look(name, device, count):
 
 def under_budgets():
     """Steps under budgets, without memory of the host and with it."""
-    print(f"{'model':<12}{'GPU':>10}{'budget':>12}{'step':>11}{'again':>8}{'with host':>12}{'again':>8}{'values':>8}{'GiB':>8}{'state GiB':>11}{'not hidden':>12}")
+    heads = (f"{'again':>8}", f"{'with host':>12}", f"{'again':>8}", f"{'values':>8}", f"{'GiB':>8}", f"{'state GiB':>11}", f"{'not hidden':>12}")
+    print(f"{'model':<12}{'GPU':>10}{'budget':>12}{'step':>11}", *heads, sep="")
     for name, device, budget in BUDGETS:
         file, sizes, tokens, examples, _ = MODELS[name]
         flags = flags_of(sizes, examples, device, ["--memory-budget", budget] if budget else whole_budget(device))
@@ -78,9 +79,12 @@ def under_budgets():
         line = f"{name:<12}{device:>10}{budget or 'its memory':>12}"
         result = f"gpu_plans.{name}.{device}.{budget or 'memory'}"
         for word, plan in (("", without), ("_with_host", beside)):
-            line += f"{float(plan['seconds']):10.3f}s{100 * float(plan['recompute_seconds']) / float(plan['seconds']):7.1f}%" if plan else f"{'refused':>11}{'':>8}"
-            if plan:
-                programs.result(f"{result}.seconds{word}", float(plan["seconds"]))
+            if not plan:
+                line += f"{'refused':>11}{'':>8}"
+                continue
+            seconds = float(plan["seconds"])
+            line += f"{seconds:10.3f}s{100 * float(plan['recompute_seconds']) / seconds:7.1f}%"
+            programs.result(f"{result}.seconds{word}", seconds)
         if beside and "host" in beside:
             host = beside["host"]
             values, state = sum(value["bytes"] for value in host["values"]), host["state"]

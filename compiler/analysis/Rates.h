@@ -32,7 +32,7 @@ struct MachineRates {
   double loop = 0;       // element-wise and row-wise work, in additions
   double bytes = 0;      // bytes a second from and to memory
   double launch = 0;     // seconds to start a kernel
-  double tensor = 0;     // operations a second: products of bf16 on tensor cores, of a CPU by AMX or vdpbf16ps; 0: the machine has none
+  double tensor = 0;     // operations a second: products of bf16 by AMX or vdpbf16ps; 0: the CPU has none
   double message = 0;    // seconds until a worker that waits for a message goes on with it, beside the copying of its bytes
   // Of a device: bytes a second from pinned memory of the host, and to it, both at the same time, and seconds to start a copy. 0: it has none.
   double hostIn = 0, hostOut = 0, hostLatency = 0;

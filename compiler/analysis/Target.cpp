@@ -41,7 +41,7 @@ static const double kOfBus = 0.8, kCopyLatency = 10e-6;
 // What kernels reach of that. What is fitted was fitted on GPT-2 124M in bf16 on an H200, 26 November 2026: docs/nvidia.md says on what, and how far
 // the rest is off. Other GPUs are assumed to reach as much.
 static const double kOfBandwidth = 0.9;  // a device copy: 4.3 of 4.8 TB/s on an H200
-static const double kOfClock = 0.79;     // of the clock, while all multiply by wgmma: cuBLAS in products of 8192 x 8192 (770 to 800 TFLOP/s) on an H200
+static const double kOfClock = 0.79;     // of the clock, while all multiply by wgmma: cuBLAS, 8192 x 8192 (770 to 800 TFLOP/s), on an H200
 static const double kIssuers = 128;      // instructions of threads that the four quarters of a multiprocessor begin in a cycle
 static const double kOfIssuers = 0.5;    // fitted on loops of rows and elements
 // Fitted on attention, forward and backward together: comparisons and choices have half of the rate, powers of two an eighth, and products wait.

@@ -17,7 +17,8 @@ using device::TensorTiles;
 static int64_t ceilDiv(int64_t all, int64_t each) { return (all + each - 1) / each; }
 
 // ---- Products ----------------------------------------------------------------------------------------------------------
-// Blocks of so many threads whose registers a multiprocessor has at once. A thread has its sums and, as ptxas assembles it, about 80 registers more.
+// Blocks of so many threads whose registers a multiprocessor has at once. A thread has its sums and, as ptxas assembles it, about 80 registers
+// more.
 static int64_t blocksOfProcessor(const Plan &plan, int64_t threads) {
   constexpr int64_t kRegisters = 65536, kBesideSums = 80;
   return std::max<int64_t>(1, kRegisters / (threads * (plan.tileM * plan.tileN / threads + kBesideSums)));
