@@ -9,7 +9,10 @@
 #include "compiler/kernels/ElemFacts.h"
 #include "dialects/nn/Grain.h"
 
+#include <array>
 #include <numeric>
+#include <tuple>
+#include <utility>
 
 using namespace mlir;
 using namespace cinch::kernels;
@@ -24,7 +27,7 @@ struct Dim {
 using Dims = std::vector<Dim>;
 
 struct Convolution {
-  ArrayRef<int64_t> stride, pad, dilate; // of rows and of columns
+  std::array<int64_t, 2> stride, pad, dilate; // of rows and of columns
   int batch;                             // which of the leading axes counts examples; -1: none
   View image, filter, output; // strides over their axes
   Shape imageShape, filterShape, outputShape;
@@ -67,6 +70,18 @@ struct Convolution {
   }
   // The views say 0 of an axis of one element.
   static int64_t channelStride(const View &view, const Shape &shape) { return shape.back() == 1 ? 1 : view.strides.back(); }
+
+  // Rows of one column each lie in memory as the columns of one row do. Tiles walk columns, so they are taken for these.
+  void turnOneColumn() {
+    if (imageSize(1) != 1 || outputSize(1) != 1 || filterShape[1] != 1)
+      return;
+    for (auto *numbers : {&stride, &pad, &dilate})
+      std::swap((*numbers)[0], (*numbers)[1]);
+    for (auto [view, shape, rows] : {std::tuple{&image, &imageShape, leads}, {&output, &outputShape, leads}, {&filter, &filterShape, size_t(0)}}) {
+      std::swap(view->strides[rows], view->strides[rows + 1]);
+      std::swap((*shape)[rows], (*shape)[rows + 1]);
+    }
+  }
 
   Dim place(int axis) const { // p or q
     return {outputSize(axis), stride[axis] * ofImage(axis), 0, ofOutput(axis), axis == 0 ? stride[0] : 0, axis == 1 ? stride[1] : 0};
@@ -180,7 +195,8 @@ ContractSpec givingImage(const Convolution &c, int64_t row, int64_t column) {
 
 bool convSpec(nn::ConvOp op, llvm::function_ref<int(Value)> bufferOf, bool accumulate, ConvSpec &spec, Value &blocker,
               llvm::SetVector<Operation *> *passed, const Extent &extent) {
-  Convolution c{op.getStride(), op.getPad(), op.getDilate(), batchAxisOf(op.part(nn::ConvPart::Image))};
+  auto ofAxes = [](ArrayRef<int64_t> numbers) { return std::array<int64_t, 2>{numbers[0], numbers[1]}; };
+  Convolution c{ofAxes(op.getStride()), ofAxes(op.getPad()), ofAxes(op.getDilate()), batchAxisOf(op.part(nn::ConvPart::Image))};
   auto place = [&](nn::ConvPart part, View &view, Shape &shape) {
     shape = shapeOf(op.part(part), extent);
     return locateAxes(op.part(part), bufferOf, true, view, blocker, passed, extent);
@@ -189,6 +205,7 @@ bool convSpec(nn::ConvOp op, llvm::function_ref<int(Value)> bufferOf, bool accum
       !place(nn::ConvPart::Output, c.output, c.outputShape))
     return false;
   c.leads = c.imageShape.size() - 3;
+  c.turnOneColumn();
   c.groups = int64_t(op.getGroups());
   c.rounded = elemOf(op.getLhs()) == Elem::BF16 || elemOf(op.getRhs()) == Elem::BF16;
   c.elem = c.rounded ? Elem::F32 : elemOf(op.getResult());

@@ -1,5 +1,5 @@
 // WindowBuiltins.cpp: convolutions and pools. The language's tensors have their channels before the rows and columns, as
-// PyTorch's; the ops have them behind. One row stands for what has columns only.
+// PyTorch's; the ops have them behind. What has one axis (L) is an image of L rows of one column, so that blocks of rows can cut it.
 #include "compiler/frontend/Elaborator.h"
 
 namespace cinch {
@@ -31,30 +31,30 @@ bool Elaborator::windowSizes(const Frame &callee, const std::vector<const char *
   return true;
 }
 
-// [.., C, H, W] or [.., C, L] as [.., H, W, C]; and back.
-Tensor Elaborator::channelsLast(const Tensor &x, bool columnsOnly, Span span, Frame &frame) {
+// [.., C, H, W] as [.., H, W, C], and [.., C, L] as [.., L, 1, C]; and back.
+Tensor Elaborator::channelsLast(const Tensor &x, bool oneAxis, Span span, Frame &frame) {
   std::vector<int64_t> order;
-  int64_t rank = int64_t(x.axes.size()), channel = rank - (columnsOnly ? 2 : 3);
+  int64_t rank = int64_t(x.axes.size()), channel = rank - (oneAxis ? 2 : 3);
   for (int64_t axis = 0; axis < rank; ++axis)
     if (axis != channel)
       order.push_back(axis);
   order.push_back(channel);
   Tensor moved = transposed(x, order, span, frame);
-  if (!columnsOnly)
+  if (!oneAxis)
     return moved;
   std::vector<Number> axes = moved.axes;
-  axes.insert(axes.end() - 2, Number(1));
+  axes.insert(axes.end() - 1, Number(1));
   return emit(Op(OpKind::Reshape, {moved.op}), x.dtype, axes, span, frame);
 }
 
-Tensor Elaborator::channelsFirst(Tensor y, bool columnsOnly, Span span, Frame &frame) {
-  if (columnsOnly) {
+Tensor Elaborator::channelsFirst(Tensor y, bool oneAxis, Span span, Frame &frame) {
+  if (oneAxis) {
     std::vector<Number> axes = y.axes;
-    axes.erase(axes.end() - 3);
+    axes.erase(axes.end() - 2);
     y = emit(Op(OpKind::Reshape, {y.op}), y.dtype, axes, span, frame);
   }
   std::vector<int64_t> order;
-  int64_t rank = int64_t(y.axes.size()), behind = columnsOnly ? 1 : 2;
+  int64_t rank = int64_t(y.axes.size()), behind = oneAxis ? 1 : 2;
   for (int64_t axis = 0; axis < rank - 1; ++axis) {
     if (axis == rank - 1 - behind)
       order.push_back(rank - 1);
@@ -65,12 +65,12 @@ Tensor Elaborator::channelsFirst(Tensor y, bool columnsOnly, Span span, Frame &f
 
 Value Elaborator::builtinConvolution(const LayerItem &item, const std::vector<Argument> &args, Span span, Frame &frame) {
   const std::string &name = item.name.text;
-  bool transposes = name.rfind("conv_transpose", 0) == 0, columnsOnly = name.back() == 'd' && name[name.size() - 2] == '1';
+  bool transposes = name.rfind("conv_transpose", 0) == 0, oneAxis = name.back() == 'd' && name[name.size() - 2] == '1';
   Frame callee;
   if (!bindBuiltin(item, args, span, frame, callee))
     return {};
-  std::vector<const char *> images = columnsOnly ? std::vector{"L"} : std::vector{"H", "W"};
-  std::vector<const char *> filters = columnsOnly ? std::vector{"k"} : std::vector{"k", "l"};
+  std::vector<const char *> images = oneAxis ? std::vector{"L"} : std::vector{"H", "W"};
+  std::vector<const char *> filters = oneAxis ? std::vector{"k"} : std::vector{"k", "l"};
   std::vector<const char *> sizes = {"Ci", "Co"};
   sizes.insert(sizes.end(), images.begin(), images.end());
   sizes.insert(sizes.end(), filters.begin(), filters.end());
@@ -102,37 +102,37 @@ Value Elaborator::builtinConvolution(const LayerItem &item, const std::vector<Ar
   if (!axes)
     return {};
 
-  Tensor x = channelsLast(callee.names.at("x").value.tensor, columnsOnly, span, frame);
+  Tensor x = channelsLast(callee.names.at("x").value.tensor, oneAxis, span, frame);
   Tensor w = callee.names.at("w").value.tensor; // [O, C, k, l], of a transposed one [C, O, k, l]
-  w = transposed(w, columnsOnly ? std::vector<int64_t>{2, 1, 0} : std::vector<int64_t>{2, 3, 1, 0}, span, frame);
-  if (columnsOnly) {
+  w = transposed(w, oneAxis ? std::vector<int64_t>{2, 1, 0} : std::vector<int64_t>{2, 3, 1, 0}, span, frame);
+  if (oneAxis) {
     std::vector<Number> filter = w.axes;
-    filter.insert(filter.begin(), Number(1));
+    filter.insert(filter.begin() + 1, Number(1));
     w = emit(Op(OpKind::Reshape, {w.op}), w.dtype, filter, span, frame);
   }
-  auto pair = [&](int64_t number, int64_t ofRows) { return std::vector<int64_t>{columnsOnly ? ofRows : number, number}; };
+  auto pair = [&](int64_t number, int64_t ofColumn) { return std::vector<int64_t>{number, oneAxis ? ofColumn : number}; };
   Op op(OpKind::Conv, {x.op, w.op},
         {{Key::Gives, int64_t(transposes ? ConvPart::Image : ConvPart::Output)}, {Key::Stride, pair(*stride, 1)},
          {Key::Pad, pair(*pad, 0)}, {Key::Dilate, pair(*dilate, 1)}, {Key::Groups, *groups}});
-  std::vector<Number> last = *axes; // with one row and the channels behind
+  std::vector<Number> last = *axes; // with the channels behind
   size_t channel = last.size() - images.size() - 1;
   Number channels = last[channel];
   last.erase(last.begin() + channel);
-  if (columnsOnly)
-    last.insert(last.end() - 1, Number(1));
+  if (oneAxis)
+    last.push_back(Number(1));
   last.push_back(channels);
   Tensor y = emit(std::move(op), DType::F32, last, span, frame);
-  return Value::of(channelsFirst(y, columnsOnly, span, frame));
+  return Value::of(channelsFirst(y, oneAxis, span, frame));
 }
 
 // The axis before the rows and columns serves as channels, unless it is the batch or absent.
 Value Elaborator::builtinPool(const LayerItem &item, const std::vector<Argument> &args, Span span, Frame &frame) {
   const std::string &name = item.name.text;
-  bool max = name.rfind("max", 0) == 0, columnsOnly = name[name.size() - 2] == '1';
+  bool max = name.rfind("max", 0) == 0, oneAxis = name[name.size() - 2] == '1';
   Frame callee;
   if (!bindBuiltin(item, args, span, frame, callee))
     return {};
-  std::vector<const char *> images = columnsOnly ? std::vector{"L"} : std::vector{"H", "W"};
+  std::vector<const char *> images = oneAxis ? std::vector{"L"} : std::vector{"H", "W"};
   if (!windowSizes(callee, images, name, span, frame))
     return {};
   std::optional<int64_t> window = wholeArgument(callee, "k", 1, span, frame);
@@ -167,19 +167,19 @@ Value Elaborator::builtinPool(const LayerItem &item, const std::vector<Argument>
     last.push_back(last[leads - 1]);
     last.erase(last.begin() + leads - 1);
   }
-  if (columnsOnly)
-    last.insert(last.end() - 2, Number(1));
-  x = channelsLast(x, columnsOnly, span, frame);
-  auto pair = [&](int64_t number, int64_t ofRows) { return std::vector<int64_t>{columnsOnly ? ofRows : number, number}; };
+  if (oneAxis)
+    last.insert(last.end() - 1, Number(1));
+  x = channelsLast(x, oneAxis, span, frame);
+  auto pair = [&](int64_t number, int64_t ofColumn) { return std::vector<int64_t>{number, oneAxis ? ofColumn : number}; };
   Op op(max ? OpKind::MaxPool : OpKind::SumPool, {x.op},
         {{Key::Window, pair(*window, 1)}, {Key::Stride, pair(*stride, 1)}, {Key::Pad, pair(*pad, 0)}});
   Tensor y = emit(std::move(op), DType::F32, last, span, frame);
   if (!max) {
-    double count = double(*window) * double(columnsOnly ? 1 : *window);
+    double count = double(*window) * double(oneAxis ? 1 : *window);
     Tensor number = emit(Op(OpKind::Constant, {}, {{Key::Number, count}}), DType::F32, y.axes, span, frame);
     y = emit(Op(OpKind::Div, {y.op, number.op}), DType::F32, y.axes, span, frame);
   }
-  y = channelsFirst(y, columnsOnly, span, frame);
+  y = channelsFirst(y, oneAxis, span, frame);
   if (!hasChannels)
     y = emit(Op(OpKind::Reshape, {y.op}), DType::F32, *axes, span, frame);
   return Value::of(y);

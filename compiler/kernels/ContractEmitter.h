@@ -215,6 +215,7 @@ private:
   void storeAccumulators(const Tile &, mlir::ValueRange, Value memory, Value index, int64_t pitch);
   void storeC(const Tile &, mlir::ValueRange);
   mlir::SmallVector<Value> multiply(const Tile &, Value k, mlir::ValueRange accumulators);
+  void prefetchRowsOfB(const Tile &, mlir::Value at);
   Values multiplySteps(const Tile &, Value k, Values accumulators);
   Values multiplyWords(const Tile &, Value step, mlir::ValueRange accumulators);
   void copyTile(const Tile &, bool toC);

@@ -26,6 +26,21 @@ int64_t ContractEmitter::rowOfA(const Tile &tile, int64_t row) {
   return row / inner * plan.rows[0].band + row % inner * plan.rows.back().band;
 }
 
+// Rows of B that are read in place may be pages apart: no CPU foresees them by itself, and all of them share a few sets of the first cache, where what is
+// fetched early pushes out what comes before it. So a row comes to the second cache early and to the first one late (measured on Zen 5, 16 rows
+// of A beside oneDNN: 0.96 of its speed; all to the first cache 16 steps ahead: 0.87).
+void ContractEmitter::prefetchRowsOfB(const Tile &tile, Value at) {
+  struct Distance {
+    int64_t steps;
+    unsigned hint; // 3: to the first cache, 2: to the second
+  };
+  for (Distance distance : {Distance{3, 3}, Distance{32, 2}}) {
+    Value ahead = add(at, distance.steps * tile.strideKB);
+    for (int64_t j = 0; j < tile.columns; j += 64 / plan.bytes)
+      memref::PrefetchOp::create(builder, loc, tile.memoryB, add(ahead, j), /*isWrite=*/false, distance.hint, /*isDataCache=*/true);
+  }
+}
+
 // One step: every row's element of A, broadcast, times the step's vectors of B.
 SmallVector<Value> ContractEmitter::multiply(const Tile &tile, Value k, ValueRange accumulators) {
   if (plan.dots)
@@ -36,12 +51,8 @@ SmallVector<Value> ContractEmitter::multiply(const Tile &tile, Value k, ValueRan
     bool packed = plan.packB != PackedB::No;
     columns.push_back(loadVector(tile.memoryB, add(at, j), plan.lanes, packed ? plan.lanes : tile.columns - j));
   }
-  if (plan.prefetchB) {
-    Value ahead = add(at, 16 * tile.strideKB);
-    for (int64_t j = 0; j < tile.columns; j += 64 / plan.bytes)
-      memref::PrefetchOp::create(builder, loc, tile.memoryB, add(ahead, j), /*isWrite=*/false, /*localityHint=*/3,
-                                 /*isDataCache=*/true);
-  }
+  if (plan.prefetchB)
+    prefetchRowsOfB(tile, at);
   Value row = add(tile.a, mul(k, tile.strideKA));
   size_t next = 0;
   for (int64_t i = 0; i < tile.rows; ++i) {

@@ -38,14 +38,21 @@ static int64_t stepsAtATime(const ContractPlan &plan) { return plan.manyRegister
 
 // What reading and writing C adds to each step, where the reduction is short: rows of C that lie a multiple of half a page apart share sets of the
 // first cache, and more than four of them in one tile wait for each other (measured on Zen 5: some 32 cycles a row, of AVX2 and AVX-512 alike).
+// Where they lie pages apart in a large C, and the sums are shorter still, a tile takes as long as C does: 17 cycles a row and 8 a line (measured there,
+// of tiles of 2 x 8 to 14 x 2 vectors and of 2 x 4 to 6 x 2 shorter ones). One row alone reads all of B for itself.
 static double costOfRowsApart(const ContractPlan &plan, int mr, int nv) {
-  constexpr int64_t kApart = 2048, kRows = 4, kFmas = 64;
-  if (plan.amx || !plan.bounds.empty() || !plan.directC || plan.m.c * bytesOf(plan.c.elem) % kApart || mr <= kRows)
+  constexpr int64_t kApart = 2048, kRows = 4, kFmas = 64, kPage = 4096, kLargeC = 4 << 20, kLine = 64;
+  const int64_t bytes = bytesOf(plan.c.elem), row = plan.m.c * bytes;
+  if (plan.amx || !plan.bounds.empty() || !plan.directC || row % kApart)
     return 0;
-  double steps = double(std::min<int64_t>(plan.k.size * countOf(plan.outerK), stepsAtATime(plan)));
-  if (steps > 128)
+  const double steps = double(std::min<int64_t>(plan.k.size * countOf(plan.outerK), stepsAtATime(plan)));
+  const double tiles = double(plan.m.size) / mr * double(plan.n.size) / double(int64_t(nv) * plan.lanes);
+  if (steps <= 24 && row % kPage == 0 && plan.m.size * row >= kLargeC) {
+    const double computed = costOfStep(plan, mr, nv) * steps, lines = double(mr * nv * plan.lanes * bytes) / kLine;
+    return tiles * (mr == 1 ? computed : std::max(0.0, 34.0 * mr + 16.0 * lines - computed)) / steps;
+  }
+  if (steps > 128 || mr <= kRows)
     return 0;
-  double tiles = double(plan.m.size) / mr * double(plan.n.size) / double(int64_t(nv) * plan.lanes);
   return tiles * double(kFmas * (mr - kRows)) / steps;
 }
 

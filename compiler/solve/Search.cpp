@@ -300,7 +300,8 @@ SearchResult Planner::search(const SearchOptions &options) {
     return result;
   }
   result.holders = alive(graph, result.plan, result.plan.peakRun);
-  result.advice = adviceFor(options);
+  if (options.advises)
+    result.advice = adviceFor(options);
   return result;
 }
 

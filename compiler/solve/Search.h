@@ -27,6 +27,8 @@ struct SearchOptions {
   bool smallest = true, ship = true;
   // Whether the search goes on where the fastest plan that fits computes much again (Planner::deepen): it takes seconds.
   bool deep = true;
+  // Whether a refusal says what would help: each change that is tried is a search.
+  bool advises = true;
 };
 
 // A point of the trade-off between memory and time.

@@ -179,7 +179,7 @@ void searchSmallestSwaps(const std::vector<Variant> &variants, const SearchOptio
                          const std::vector<Offload> &states, OffloadAnswer &answer) {
   VariantPlanner planner(variants);
   SearchOptions least = options;
-  least.arenaBudget = 0, least.ship = false;
+  least.arenaBudget = 0, least.ship = least.advises = false;
   int chosen = 0;
   planner.search(least, false, chosen);
   SwapPlans(variants, planner.ladder(least), options, hostBudget, allowed, states, answer).findSmallest();

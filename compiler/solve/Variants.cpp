@@ -36,7 +36,7 @@ SearchResult VariantPlanner::search(const SearchOptions &asked, bool whole, int 
     planners[chosen].packForShipping(best);
   if (!asked.smallest || !whole)
     return best;
-  options.smallest = true;
+  options.smallest = true, options.advises = false;
   options.arenaBudget = 0;
   int smallest = 0;
   best.smallestArena = std::min(best.smallestArena, searchAll(options, smallest).smallestArena);

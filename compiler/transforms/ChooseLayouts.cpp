@@ -62,6 +62,8 @@ private:
     }
     if (auto transpose = dyn_cast<nn::TransposeOp>(op))
       return visitTranspose(transpose);
+    if (auto reshape = dyn_cast<nn::ReshapeOp>(op); reshape && images.contains(reshape.getX()) && sameButForOnes(reshape))
+      images.insert(reshape.getResult()); // what has one axis is an image of one column
     if (llvm::none_of(op->getOperands(), [&](Value value) { return moved.contains(value); }))
       return;
     TypeSwitch<Operation *>(op)
@@ -73,6 +75,11 @@ private:
           if (other->getNumResults() == 1 && (other->hasTrait<OpTrait::Elementwise>() || isa<nn::StopGradientOp>(other)))
             elementwise(other);
         });
+  }
+
+  static bool sameButForOnes(nn::ReshapeOp op) {
+    auto longAxes = [](Value value) { return llvm::to_vector(llvm::make_filter_range(nn::tensorOf(value).getShape(), [](int64_t size) { return size != 1; })); };
+    return longAxes(op.getX()) == longAxes(op.getResult());
   }
 
   void visitTranspose(nn::TransposeOp op) {

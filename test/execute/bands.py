@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Chains of convolutions, pools and element-wise work in bands of image rows: every number of rows, micro-batch and number of threads must
-leave the bits of the whole images, at odd heights, with strides and dilations, at the smallest budget too.
+leave the bits of the whole images, at odd heights, with strides and dilations, at the smallest budget too. So must chains of one axis.
 
 A chain is narrow at both ends, so that bands are worth while; its image is data times a parameter, so that the gradient of the image is seen.
 """
@@ -18,12 +18,12 @@ import programs
 B = 4
 WIDE = 12  # the image has two channels, so that its channels are turned in a kernel of their own
 
-PROGRAM = """dim B = %d batch
-data train = npy("x.npy", "v.npy", shuffle = false) -> (x: f32[B, 2, %d, %d], v: f32[B, %d, %d, %d])
-model net(x: f32[B, 2, %d, %d], v: f32[B, %d, %d, %d]) -> f32[B] {
-  param g: f32[2, %d, %d] ~ uniform(1)
-%s
-  s[b] = sum[c, h, w] (%s[b, c, h, w] + 0.3 * %s[b, c, h, w] ^ 2) * v[b, c, h, w]
+PROGRAM = """dim B = %(batch)d batch
+data train = npy("x.npy", "v.npy", shuffle = false) -> (x: f32[B, %(image)s], v: f32[B, %(shape)s])
+model net(x: f32[B, %(image)s], v: f32[B, %(shape)s]) -> f32[B] {
+  param g: f32[%(image)s] ~ uniform(1)
+%(lines)s
+  s[b] = sum[c, %(axes)s] (%(value)s[b, c, %(axes)s] + 0.3 * %(value)s[b, c, %(axes)s] ^ 2) * v[b, c, %(axes)s]
   return s
 }
 train net on train seed 3 {
@@ -35,11 +35,16 @@ train net on train seed 3 {
 verdicts = programs.Verdicts()
 
 
-class Chain:
-    """Layers one after the other: each a text of the language, and the shape behind it."""
+def listed(numbers):
+    return ", ".join(str(number) for number in numbers)
 
-    def __init__(self, height, width):
-        self.shape = self.image = (2, height, width)
+
+class Chain:
+    """Layers one after the other, on images of (height, width) or on lines of (length): each a text of the language, and the shape behind it."""
+
+    def __init__(self, *size):
+        self.shape = self.image = (2,) + size
+        self.axes = "h, w" if len(size) == 2 else "l"
         self.lines, self.count = [], 0
         self.value = "y0"
 
@@ -50,36 +55,36 @@ class Chain:
         return self
 
     def conv(self, out, kernel, stride=1, dilate=1, groups=1, pad=None, tall=None):
-        channels, height, width = self.shape
-        tall = kernel if tall is None else tall
-        pad = dilate * (max(kernel, tall) - 1) // 2 if pad is None else pad
-        size = lambda n, k: (n + 2 * pad - dilate * (k - 1) - 1) // stride + 1
-        shape = out, size(height, tall), size(width, kernel)
+        channels, *size = self.shape
+        taps = [kernel if tall is None else tall, kernel][-len(size) :]
+        pad = dilate * (max(taps) - 1) // 2 if pad is None else pad
+        shape = (out,) + tuple((n + 2 * pad - dilate * (k - 1) - 1) // stride + 1 for n, k in zip(size, taps))
         name, bias = "w%d" % self.count, "b%d" % self.count
-        self.lines.append("  param %s: f32[%d, %d, %d, %d] ~ uniform(0.4)" % (name, out, channels // groups, tall, kernel))
+        self.lines.append("  param %s: f32[%s] ~ uniform(0.4)" % (name, listed([out, channels // groups] + taps)))
         self.lines.append("  param %s: f32[%d] ~ uniform(0.5)" % (bias, out))
-        self.add("conv2d(@, %s, stride = %d, pad = %d, dilate = %d, groups = %d)" % (name, stride, pad, dilate, groups), shape)
-        return self.each("relu(%s[b, c, h, w] + " + bias + "[c])")
+        self.add("conv%dd(@, %s, stride = %d, pad = %d, dilate = %d, groups = %d)" % (len(size), name, stride, pad, dilate, groups), shape)
+        return self.each("relu(% + " + bias + "[c])")
+
+    def at(self, value):
+        return "%s[b, c, %s]" % (value, self.axes)
 
     def each(self, text):
-        return self.add("", self.shape).instead("  %s[b, c, h, w] = %s" % (self.value, text % ("y%d" % (self.count - 1))))
-
-    def instead(self, line):
-        self.lines[-1] = line
+        before = self.at("y%d" % self.count)
+        self.add("", self.shape)
+        self.lines[-1] = "  %s = %s" % (self.at(self.value), text.replace("%", before))
         return self
 
     def pool(self, kind, window=2, stride=2):
-        channels, height, width = self.shape
-        size = lambda n: (n - window) // stride + 1
-        return self.add("%s_pool2d(@, %d, stride = %d)" % (kind, window, stride), (channels, size(height), size(width)))
+        channels, *size = self.shape
+        shape = (channels,) + tuple((n - window) // stride + 1 for n in size)
+        return self.add("%s_pool%dd(@, %d, stride = %d)" % (kind, len(size), window, stride), shape)
 
     def plus(self, other):
-        return self.each("%s[b, c, h, w] + " + other + "[b, c, h, w]")
+        return self.each("% + " + self.at(other))
 
     def text(self):
-        h, w = self.image[1:]
-        lines = ["  y0[b, c, h, w] = x[b, c, h, w] * g[c, h, w]"] + self.lines
-        return PROGRAM % ((B, h, w) + self.shape + (h, w) + self.shape + (h, w, "\n".join(lines), self.value, self.value))
+        lines = ["  %s = %s * g[c, %s]" % (self.at("y0"), self.at("x"), self.axes)] + self.lines
+        return PROGRAM % dict(batch=B, image=listed(self.image), shape=listed(self.shape), axes=self.axes, value=self.value, lines="\n".join(lines))
 
 
 def chains():
@@ -107,6 +112,11 @@ def chains():
     yield "no padding", Chain(16, 9).conv(WIDE, 3, pad=0).conv(WIDE, 3, pad=0).conv(1, 3), False
     yield "more padding", Chain(12, 9).conv(WIDE, 3, pad=2).conv(1, 3), False
     yield "tall taps", Chain(15, 6).conv(WIDE, 1, tall=5).conv(WIDE, 3).conv(1, 3), True
+    yield "line", Chain(64).conv(WIDE, 3).conv(WIDE, 5, dilate=2).conv(1, 3), True
+    yield "line of 17, stride 2", Chain(34).conv(WIDE, 3).conv(WIDE, 3, stride=2).conv(1, 3), True
+    yield "line, largest", Chain(36).conv(WIDE, 3).pool("max").conv(WIDE, 3).pool("avg").conv(1, 3), True
+    yield "line, depthwise and residual", (lambda c: c.conv(WIDE, 3, groups=WIDE).plus(c.kept).conv(1, 1))(kept(Chain(40).conv(WIDE, 3))), True
+    yield "line of one", Chain(1).conv(WIDE, 3).conv(1, 3), False
 
 
 def kept(chain):
@@ -116,7 +126,8 @@ def kept(chain):
 
 def drawn(rng):
     """A chain that nobody would write."""
-    chain = Chain(rng.choice([1, 2, 3, 5, 6, 8, 12, 13, 16, 17, 20]), rng.randint(1, 12))
+    size = rng.choice([1, 2, 3, 5, 6, 8, 12, 13, 16, 17, 20]), rng.randint(1, 12)
+    chain = Chain(*size) if rng.random() < 0.75 else Chain(size[0] * size[1])
     for _ in range(rng.randint(1, 4)):
         way = rng.random()
         wide = rng.choice([WIDE, WIDE, 17, 24])
@@ -132,7 +143,7 @@ def drawn(rng):
             stride = rng.choice([1, 1, 2]) if min(chain.shape[1:]) > 1 else 1
             chain.conv(wide, kernel, stride, dilate)
         if rng.random() < 0.3:
-            chain.each(rng.choice(["tanh(%s[b, c, h, w])", "0.5 * %s[b, c, h, w] + 0.1", "exp(0.1 * %s[b, c, h, w])"]))
+            chain.each(rng.choice(["tanh(%)", "0.5 * % + 0.1", "exp(0.1 * %)"]))
     return chain.conv(1, rng.choice([1, 3]))
 
 

@@ -58,3 +58,21 @@ func.func @along(%x: tensor<2x5x5x6xf32, #nn.batch<0>>) -> (tensor<2x6x4x7x4xf32
   %4 = nn.pad %3 axis 3 before 1 after 0 : (tensor<2x3x4x4xf32, #nn.batch<0>>) -> tensor<2x3x4x5xf32, #nn.batch<0>>
   return %2, %4 : tensor<2x6x4x7x4xf32, #nn.batch<0>>, tensor<2x3x4x5xf32, #nn.batch<0>>
 }
+
+// What has one axis is an image of one column: it goes on without that column, and without a transpose.
+// CHECK-LABEL: func.func @line
+// CHECK: %[[Y:.*]] = nn.conv output
+// CHECK-NEXT: %[[L:.*]] = nn.reshape %[[Y]] : (tensor<2x9x1x3xf32, #nn.batch<0>>) -> tensor<2x9x3xf32, #nn.batch<0>>
+// CHECK-NEXT: %[[E:.*]] = nn.exp %[[L]] : tensor<2x9x3xf32, #nn.batch<0>>
+// CHECK-NEXT: %[[C:.*]] = nn.reshape %[[E]] : (tensor<2x9x3xf32, #nn.batch<0>>) -> tensor<2x9x1x3xf32, #nn.batch<0>>
+// CHECK-NEXT: nn.conv output %[[C]], %arg1
+func.func @line(%x: tensor<2x9x1x3xf32, #nn.batch<0>>, %w: tensor<3x1x3x3xf32>) -> tensor<2x9x1x3xf32, #nn.batch<0>> {
+  %0 = nn.conv output %x, %w stride [1, 1] pad [1, 0] dilate [1, 1] : (tensor<2x9x1x3xf32, #nn.batch<0>>, tensor<3x1x3x3xf32>) -> tensor<2x9x1x3xf32, #nn.batch<0>>
+  %1 = nn.reshape %0 : (tensor<2x9x1x3xf32, #nn.batch<0>>) -> tensor<2x9x3xf32, #nn.batch<0>>
+  %2 = nn.transpose %1 [0, 2, 1] : (tensor<2x9x3xf32, #nn.batch<0>>) -> tensor<2x3x9xf32, #nn.batch<0>>
+  %3 = nn.exp %2 : tensor<2x3x9xf32, #nn.batch<0>>
+  %4 = nn.transpose %3 [0, 2, 1] : (tensor<2x3x9xf32, #nn.batch<0>>) -> tensor<2x9x3xf32, #nn.batch<0>>
+  %5 = nn.reshape %4 : (tensor<2x9x3xf32, #nn.batch<0>>) -> tensor<2x9x1x3xf32, #nn.batch<0>>
+  %6 = nn.conv output %5, %w stride [1, 1] pad [1, 0] dilate [1, 1] : (tensor<2x9x1x3xf32, #nn.batch<0>>, tensor<3x1x3x3xf32>) -> tensor<2x9x1x3xf32, #nn.batch<0>>
+  return %6 : tensor<2x9x1x3xf32, #nn.batch<0>>
+}

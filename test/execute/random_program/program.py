@@ -191,13 +191,14 @@ class Program:
                     break
         return found
 
-    def gradient(self, parameters, batch, path, direction):
-        """The derivative along a direction by central differences, at three widths; None where a kink is near."""
+    def gradient(self, parameters, batch, path, direction, agrees):
+        """Derivatives along a direction by central differences, at several widths until one agrees; None where a kink is near. Norms of two
+        elements curve so much that only the narrowest will do."""
         _, base = self.loss(parameters, batch)
         if base.margin < KINK:
             return None
         found = []
-        for h in (1e-5, 1e-4, 1e-6):
+        for h in (1e-5, 1e-4, 1e-6, 1e-7):
             losses = []
             for sign in (1, -1):
                 moved = dict(parameters)
@@ -208,4 +209,6 @@ class Program:
                 losses.append(loss)
             if len(losses) == 2:
                 found.append((losses[0] - losses[1]) / (2 * h))
+                if agrees(found[-1]):
+                    break
         return found or None
