@@ -40,13 +40,19 @@ bool Elaborator::enterCoupling(const Call &call, Frame &callee, Frame &caller) {
     return wrong(Code::E0710, "a reversible layer in a loop is not there yet");
   if (reversibleDepth > 0)
     return wrong(Code::E0710, "a reversible layer inside of another is not there yet");
-  // `blocks(h, h)`: each stream is a value of its own, which the backward pass rebuilds for itself.
-  if (streams[0]->op == streams[1]->op) {
-    Value copy = elementwise(OpKind::Mul, {Value::of(*streams[1]), Value::of(Number(1))}, {call.span, call.span}, call.span, callee);
-    if (!copy.isTensor())
+  // Each stream is a value of its own, which the backward pass rebuilds for itself: a transposed tensor, which index notation in the layer would
+  // look through, is copied, and of `blocks(h, h)` the second one.
+  auto copy = [&](Tensor &stream) {
+    Value copied = elementwise(OpKind::Mul, {Value::of(stream), Value::of(Number(1))}, {call.span, call.span}, call.span, callee);
+    if (copied.isTensor())
+      stream = copied.tensor;
+    return copied.isTensor();
+  };
+  for (Tensor *stream : streams)
+    if (graph->at(stream->op).kind == OpKind::Transpose && !copy(*stream))
       return false;
-    *streams[1] = copy.tensor;
-  }
+  if (streams[0]->op == streams[1]->op && !copy(*streams[1]))
+    return false;
   ++reversibleDepth;
   return true;
 }
