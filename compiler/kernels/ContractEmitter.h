@@ -90,7 +90,8 @@ private:
 
   // Packing (ContractPack.cpp). Origins are those of the block's first row or column and of k = 0.
   Value offsetOfRun(KBlock, Value run, int64_t ContractDim::*stride);
-  void askFor(Value memory, Value place, bool toWrite = false); // ahead of a load or a store
+  // Ahead of a load or a store: 3 for the first cache, 2 for the second one.
+  void askFor(Value memory, Value place, bool toWrite = false, unsigned hint = 3);
   void packA(const Origin &, Range m, KBlock);
   void packRowsA(const Origin &, Range m, KBlock);
   void packColsA(const Origin &, Range m, KBlock);
@@ -179,6 +180,7 @@ private:
   std::optional<Value> isThere(const Origin &, const LaneTile &);
   Value laneLoad(Value memory, Value index, int64_t group, int64_t within, Value alive, Value there);
   Value laneSpread(Value memory, Value index, int64_t group, Value alive, Value there);
+  Value placeIfThere(Value index, Value there);
   Value laneMask(Value count, Value there);
   Range share(Value thread, Value threads, int64_t items);
 

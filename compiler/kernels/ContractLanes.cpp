@@ -48,6 +48,11 @@ void ContractEmitter::emitZeros(Value thread, Value threads) {
   });
 }
 
+// An index that may be read. A masked load of nothing from where no memory is takes a CPU as long as a hundred others do.
+Value ContractEmitter::placeIfThere(Value index, Value there) {
+  return there ? Value(arith::SelectOp::create(builder, loc, there, index, number(0))) : index;
+}
+
 // The first `count` lanes, if it is `there` (null: it is); null: all lanes.
 Value ContractEmitter::laneMask(Value count, Value there) {
   VectorType type = VectorType::get({plan.lanes}, builder.getI1Type());
@@ -62,10 +67,10 @@ Value ContractEmitter::laneSpread(Value memory, Value index, int64_t group, Valu
   VectorType type = vectorType(plan.lanes);
   auto load = [&](Value at, Value count) -> Value {
     Value mask = laneMask(count, there);
-    return mask ? loadMasked(memory, at, mask) : loadVector(memory, at, plan.lanes, plan.lanes);
+    return mask ? loadMasked(memory, placeIfThere(at, there), mask) : loadVector(memory, at, plan.lanes, plan.lanes);
   };
   if (group == 0) {
-    Value element = loadScalar(memory, there ? Value(arith::SelectOp::create(builder, loc, there, index, number(0))) : index);
+    Value element = loadScalar(memory, placeIfThere(index, there));
     if (there)
       element = arith::SelectOp::create(builder, loc, there, element, arith::ConstantOp::create(builder, loc, builder.getZeroAttr(elementType())));
     return vector::BroadcastOp::create(builder, loc, type, element);
@@ -98,7 +103,7 @@ Value ContractEmitter::laneLoad(Value memory, Value index, int64_t group, int64_
   int64_t each = plan.lane.size;
   if (within == 1 && group == each) {
     Value mask = laneMask(alive, there);
-    return mask ? loadMasked(memory, index, mask) : loadVector(memory, index, plan.lanes, plan.lanes);
+    return mask ? loadMasked(memory, placeIfThere(index, there), mask) : loadVector(memory, index, plan.lanes, plan.lanes);
   }
   if (each == 1 || within == 0)
     return laneSpread(memory, index, group, alive, there);

@@ -17,8 +17,8 @@ Value ContractEmitter::offsetOfRun(KBlock block, Value run, int64_t ContractDim:
 // Steps of k lie far apart in A, where no hardware prefetcher follows: the line of a later one is asked for while this one is copied. So is
 // the place in the panel, for the many panels are written side by side.
 static constexpr int64_t kAheadInA = 16, kAheadInPanelsOfA = 8;
-void ContractEmitter::askFor(Value memory, Value place, bool toWrite) {
-  memref::PrefetchOp::create(builder, loc, memory, place, toWrite, /*localityHint=*/3, /*isDataCache=*/true);
+void ContractEmitter::askFor(Value memory, Value place, bool toWrite, unsigned hint) {
+  memref::PrefetchOp::create(builder, loc, memory, place, toWrite, hint, /*isDataCache=*/true);
 }
 
 // ---- A --------------------------------------------------------------------------------------------------------------
@@ -230,6 +230,11 @@ void ContractEmitter::forPanels(Range n, llvm::function_ref<void(Value, Value, i
       edge ? Body(edgePanel) : Body());
 }
 
+// A few rows at a time, across all panels: long stretches are written, and what the panel beside takes of these rows is asked for meanwhile, and for the
+// second cache what this panel takes of the rows that come next. Rows that lie a power of two apart share sets of the first cache, where few of them stay
+// until they are copied.
+static constexpr int64_t kRowsAtATime = 8;
+
 void ContractEmitter::packB(Value base, Range n, KBlock block) {
   if (plan.packB == PackedB::No)
     return;
@@ -241,9 +246,6 @@ void ContractEmitter::packB(Value base, Range n, KBlock block) {
   }
   if (plan.hasWords())
     return packWordsB(base, n, block);
-  // A few rows at a time, across all panels: long stretches are written, and what the panel beside takes of these rows is asked for meanwhile.
-  // Rows that lie a power of two apart share sets of the first cache, where few of them stay until they are copied.
-  constexpr int64_t kRowsAtATime = 8;
   forLoop(number(0), block.runs, 1, [&](Value run) {
     Value source = add(base, offsetOfRun(block, run, &ContractDim::b));
     forLoop(number(0), block.length, kRowsAtATime, [&](Value first) {
@@ -261,8 +263,11 @@ void ContractEmitter::packB(Value base, Range n, KBlock block) {
 
 void ContractEmitter::copyRowB(Value from, Value to, int64_t columns) {
   if (plan.packB == PackedB::Copy) {
-    for (int64_t j = 0; j < columns; j += 64 / bytesOf(plan.b.elem))
+    Value next = add(from, kRowsAtATime * plan.k.b);
+    for (int64_t j = 0; j < columns; j += 64 / bytesOf(plan.b.elem)) {
       askFor(memB, add(from, columns + j));
+      askFor(memB, add(next, j), /*toWrite=*/false, /*hint=*/2);
+    }
     for (int64_t j = 0; j < columns; j += plan.lanes)
       storeVector(loadVector(memB, add(from, j), plan.lanes, columns - j), scratch, add(to, j), plan.lanes);
     return;

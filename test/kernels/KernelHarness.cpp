@@ -62,14 +62,23 @@ void Arena::place() {
     offsets.push_back(end);
     end = (end + size + kGuard + 63) / 64 * 64;
   }
-  // Whole huge pages are huge ones, as in the arena of a program.
+  // As in the arena of a program, memory is fresh, and lies in huge pages if it is large: what was small pages before stays small.
   constexpr int64_t kHuge = int64_t(2) << 20;
-  const int64_t unit = end >= kHuge ? kHuge : 64;
-  storage.reset(new char[end + unit]);
-  base = storage.get() + (unit - reinterpret_cast<uintptr_t>(storage.get()) % unit) % unit;
+  const int64_t whole = (end + kHuge - 1) / kHuge * kHuge;
+  mapped = size_t(whole + kHuge);
+  void *fresh = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (fresh == MAP_FAILED)
+    std::abort();
+  storage = static_cast<char *>(fresh);
+  base = storage + (kHuge - reinterpret_cast<uintptr_t>(storage) % kHuge) % kHuge;
   if (end >= kHuge)
-    (void)madvise(base, size_t(end / kHuge * kHuge), MADV_HUGEPAGE);
+    (void)madvise(base, size_t(whole), MADV_HUGEPAGE);
   std::memset(base, kGuardByte, end);
+}
+
+Arena::~Arena() {
+  if (storage)
+    munmap(storage, mapped);
 }
 
 char *Arena::data() {

@@ -28,6 +28,9 @@ void callKernel(KernelFunction, char *arena, const int64_t *offsets, int64_t *co
 // Bytes at a 64-byte boundary with guard bytes behind each buffer; one arena a call of a kernel.
 class Arena {
 public:
+  Arena() = default;
+  Arena(const Arena &) = delete;
+  ~Arena();
   int add(int64_t bytes); // next buffer; returns its number
   template <class T> T *at(int buffer) { return reinterpret_cast<T *>(data() + offsetsOf()[buffer]); }
   char *data();
@@ -37,8 +40,8 @@ public:
 private:
   void place();
   std::vector<int64_t> sizes, offsets;
-  std::unique_ptr<char[]> storage;
-  char *base = nullptr;
+  char *storage = nullptr, *base = nullptr;
+  size_t mapped = 0;
 };
 
 } // namespace cinch::test
