@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """What NVIDIA's own assembler makes of the PTX: registers, shared memory and spills of each kind of kernel for sm_80, sm_90 and sm_100, and of
-products by wgmma for sm_90a, and what the main loops of a product and of attention on tensor cores consist of. No kernel may spill. From the instructions of a loop follows
+products by wgmma for sm_90a, and what the main loops of a product and of attention on tensor cores consist of. A kernel may spill a few words, and the main loops
+none on sm_80 and sm_90. From the instructions of a loop follows
 which share of the tensor cores' time it can reach at most: see `bound`. Skipped, and said so, where neither `ptxas` nor the wheels
 `nvidia-cuda-nvcc` and `nvidia-cuda-nvdisasm` can be had.
 
@@ -24,6 +25,7 @@ EXAMPLES = [("mlp", []), ("gpt", ["-D", "B=2", "-D", "N=1"]), ("gpt", ["-D", "B=
             ("llama_7b", ["-D", "B=1", "-D", "N=1", *BF16]), ("gpt2_124m", ["-D", "B=2", "-D", "N=1", *BF16])]
 WARPGROUPS = "sm_90a" # products by wgmma: of these examples alone
 LOOPS = "gpt2_124m" # whose main loops are looked at; without dropout, whose draws are a loop of their own
+MOST_SPILLED = 96 # bytes that a kernel writes and reads
 
 
 def tool(name, wheel):
@@ -74,7 +76,8 @@ def assemble(ptxas, chip, ptx, cubin, table):
         row = table.setdefault((kind_of(kernels[name]), chip), [0, 0, 0, 0])
         for place, value in enumerate((1, int(registers), int(shared.group(1)) if shared else 0, int(stores) + int(loads))):
             row[place] = row[place] + value if place in (0, 3) else max(row[place], value)
-        verdicts.expect(int(stores) + int(loads) == 0, "%s for %s: %s spills" % (ptx.name, chip, name))
+        spilled = int(stores) + int(loads)
+        verdicts.expect(spilled <= MOST_SPILLED, "%s for %s: %s spills %d bytes" % (ptx.name, chip, name, spilled))
 
 
 # Cycles that an HMMA.16816 keeps the tensor cores of a quarter of a multiprocessor busy: 4096 operations at 512 a cycle (A100: 312 TFLOP/s), and
@@ -208,8 +211,11 @@ def main():
             said += "; at most %.2f of mma.sync's time" % share
             least = 0.6 if "attention" in kind else 0.8
             verdicts.expect(share >= least, "%s for %s: %.2f, not %.1f" % (kind, chip, share, least))
+            spilled = sum(one.split(".")[0] in ("STL", "LDL") for one in loop)
+            verdicts.expect(spilled == 0, "%s for %s: main loop %d reads or writes %d words that were spilled" % (kind, chip, number, spilled))
         print("main loop %d of %s, %s: %s" % (number, kind, chip, said))
-        verdicts.expect(counts["tensor-core products"] >= 32 and counts["barriers"] == ("attention" in kind) + 1, "an odd main loop: " + said)
+        barriers = 2 if "forward" in kind else 1 # AttendTensorForward.cpp, AttendTensorGrad.cpp: of a turn
+        verdicts.expect(counts["tensor-core products"] >= 32 and counts["barriers"] == barriers, "an odd main loop: " + said)
     for kind, (share, columns, multiplies, brings) in sorted(grouped.items()):
         words = ("HGMMA", "UTMALDG", "LDGSTS", "LDG", "STS", "SYNCS", "WARPGROUP")
         of = lambda loop, word: sum(one.split(".")[0] == word for one in loop)
