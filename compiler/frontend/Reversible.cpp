@@ -40,8 +40,9 @@ bool Elaborator::enterCoupling(const Call &call, Frame &callee, Frame &caller) {
     return wrong(Code::E0710, "a reversible layer in a loop is not there yet");
   if (reversibleDepth > 0)
     return wrong(Code::E0710, "a reversible layer inside of another is not there yet");
-  // Each stream is a value of its own, which the backward pass rebuilds for itself: a transposed tensor, which index notation in the layer would
-  // look through, is copied, and of `blocks(h, h)` the second one.
+  // Each stream is a value of its own, which the backward pass rebuilds for itself. Copied are a transposed tensor, which index notation in the layer
+  // would look through, and the second stream if the first is that one (`blocks(h, h)`) or made of it: what the layer makes of it again would
+  // be found to be the first stream.
   auto copy = [&](Tensor &stream) {
     Value copied = elementwise(OpKind::Mul, {Value::of(stream), Value::of(Number(1))}, {call.span, call.span}, call.span, callee);
     if (copied.isTensor())
@@ -51,7 +52,7 @@ bool Elaborator::enterCoupling(const Call &call, Frame &callee, Frame &caller) {
   for (Tensor *stream : streams)
     if (graph->at(stream->op).kind == OpKind::Transpose && !copy(*stream))
       return false;
-  if (streams[0]->op == streams[1]->op && !copy(*streams[1]))
+  if (dependsOn(streams[0]->op, streams[1]->op, -1) && !copy(*streams[1]))
     return false;
   ++reversibleDepth;
   return true;
