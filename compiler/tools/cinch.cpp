@@ -251,25 +251,40 @@ static target::Linking linkingOf(const CompileOptions &options) {
   return options.workers() > 1 ? target::Linking::WithPeers : target::Linking::Static;
 }
 
-// The executable or the library. `missing`: bytes by which the code has outgrown what was planned for it; nothing is written then.
-static int linkProduct(const CommandLine &line, const Program &program, Compilation &compilation, llvm::StringRef object, const char *self,
-                       const CompileOptions &options, int64_t &missing) {
-  llvm::FileRemover objectRemover, kernelsRemover;
-  std::string objectPath = temporaryFile("o", objectRemover);
-  if (objectPath.empty())
-    return 5;
-  if (int status = writeOutput(objectPath, object))
-    return status;
-  std::string kernelsPath = temporaryFile("a", kernelsRemover);
-  if (kernelsPath.empty())
-    return 5;
-  if (std::string problem = target::writeArchive(compilation.kernelObjects, kernelsPath); !problem.empty()) {
+// What is linked: the object of the program and the archive of its kernels, in temporary files.
+class LinkInput {
+public:
+  int write(const Compilation &compilation, llvm::StringRef object) {
+    objectPath = temporaryFile("o", objectRemover);
+    if (objectPath.empty())
+      return 5;
+    if (int status = writeOutput(objectPath, object))
+      return status;
+    kernelsPath = temporaryFile("a", kernelsRemover);
+    if (kernelsPath.empty())
+      return 5;
+    std::string problem = target::writeArchive(compilation.kernelObjects, kernelsPath);
+    if (problem.empty())
+      return 0;
     llvm::errs() << "cinch: cannot write '" << kernelsPath << "': " << problem << "\n";
     return 5;
   }
+  std::vector<std::string> objects() const { return {objectPath, kernelsPath}; }
+
+private:
+  llvm::FileRemover objectRemover, kernelsRemover;
+  std::string objectPath, kernelsPath;
+};
+
+// The executable or the library. `missing`: bytes by which the code has outgrown what was planned for it; nothing is written then.
+static int linkProduct(const CommandLine &line, const Program &program, Compilation &compilation, llvm::StringRef object, const char *self,
+                       const CompileOptions &options, int64_t &missing) {
+  LinkInput input;
+  if (int status = input.write(compilation, object))
+    return status;
   if (line.emit == "lib")
-    return writeLibrary(line, program, compilation, object, {objectPath, kernelsPath}, runtimeArchive(self));
-  std::string error = target::linkExecutable({objectPath, kernelsPath}, runtimeArchive(self), line.output,
+    return writeLibrary(line, program, compilation, object, input.objects(), runtimeArchive(self));
+  std::string error = target::linkExecutable(input.objects(), runtimeArchive(self), line.output,
                                              [&](int64_t bytes) { return (missing = compilation.outgrownBy(bytes)) <= 0; },
                                              linkingOf(options));
   if (!error.empty()) {
@@ -287,7 +302,7 @@ static int linkProduct(const CommandLine &line, const Program &program, Compilat
 
 // What was decided, as far as it is asked for: the refusal, the report, the plan. A status if nothing is left to be done.
 static std::optional<int> showDecision(const CommandLine &line, const Program &program, const SourceList &sources, mlir::MLIRContext &context,
-                                       const CompileOptions &options, Compilation &compilation) {
+                                       const CompileOptions &options, Compilation &compilation, llvm::raw_ostream &refusal) {
   if (!compilation.refusal.empty()) {
     llvm::errs() << "error: " << compilation.refusal << "\n";
     return 1;
@@ -295,7 +310,7 @@ static std::optional<int> showDecision(const CommandLine &line, const Program &p
   int64_t budget = options.budget.value_or(0);
   if (compilation.refused) {
     int enough = options.workers() > 1 ? moreWorkers(line, context, program, sources, options, compilation.workers.bound) : 0;
-    printRefusal(llvm::errs(), compilation, sources, budget, enough);
+    printRefusal(refusal, compilation, sources, budget, enough);
   }
   if (!line.report.empty()) // of what is refused: the smallest plan
     if (int status = writeOutput(line.report, report::page(report::planJson(compilation, sources, budget))))
@@ -313,10 +328,42 @@ static std::optional<int> showDecision(const CommandLine &line, const Program &p
   return 0;
 }
 
+// The code of the plan: the kernels, and the object of all else.
+static bool generate(const CommandLine &line, Compilation &compilation, llvm::SmallVectorImpl<char> &object) {
+  Waiting waiting("generating code for " + line.input);
+  malloc_trim(0); // of what the passes held
+  if (!compilation.compileKernels(processors()) || !compilation.lowerToLLVM())
+    return false;
+  malloc_trim(0); // of what the planned program held; LLVM asks for blocks of other sizes
+  return succeeded(compilation.emitObject(object, /*assembly=*/false));
+}
+
+// The budget that a refusal names holds a guess of the size of the code. So the smallest plan is compiled before it is named, and nothing is
+// written; kernels that are kept serve whoever compiles it then. `missing`: as in linkProduct.
+static int measureRefused(const CommandLine &line, Compilation &compilation, const char *self, const CompileOptions &options, int64_t &missing) {
+  llvm::SmallVector<char> object;
+  if (!compilation.applyPlan(Phase::Scheduled) || !compilation.lower() || !generate(line, compilation, object))
+    return kInternal;
+  compilation.kernels = nullptr;
+  LinkInput input;
+  if (int status = input.write(compilation, {object.data(), object.size()}))
+    return status;
+  auto measure = [&](int64_t bytes) {
+    missing = compilation.outgrownBy(bytes);
+    return false;
+  };
+  std::string error = target::linkExecutable(input.objects(), runtimeArchive(self), "/dev/null", measure, linkingOf(options));
+  if (error.empty())
+    return 0;
+  llvm::errs() << "cinch: " << error << "\n";
+  return 5;
+}
+
 static int compileOnce(const CommandLine &line, const Program &program, const SourceList &sources, const char *self,
                        mlir::MLIRContext &context, const CompileOptions &options, int64_t &missing) {
   Compilation compilation(context, program, sources, options);
   auto stops = [&](Phase phase) { return line.stopAfter && *line.stopAfter == phase; };
+  const bool executable = line.command == Command::Compile && !line.stopAfter && (line.emit == "exe" || line.emit == "lib");
   if (!compilation.parse())
     return kInternal;
   if (stops(Phase::Parsed) || (line.emit == "nn" && !line.stopAfter))
@@ -334,8 +381,16 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
     if (!compilation.decide())
       return kInternal;
   }
-  if (std::optional<int> status = showDecision(line, program, sources, context, options, compilation))
+  std::string said;
+  llvm::raw_string_ostream refusal(said);
+  if (std::optional<int> status = showDecision(line, program, sources, context, options, compilation, refusal)) {
+    const bool ofExecutable = executable || (line.command == Command::Plan && line.emit == "exe");
+    if (!said.empty() && ofExecutable && options.workers() == 1 && !options.target.isDevice())
+      if (int failed = measureRefused(line, compilation, self, options, missing); failed || missing > 0)
+        return failed;
+    llvm::errs() << said;
     return *status;
+  }
   malloc_trim(0); // of what the search held: the ops of the plan are of other sizes
   if (!compilation.applyPlan(stops(Phase::Planned) ? Phase::Planned : Phase::Scheduled))
     return kInternal;
@@ -347,14 +402,8 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
     return kInternal;
   if (stops(Phase::Lowered) || (line.emit == "kernels" && !line.stopAfter))
     return printModule(line, *compilation.kernels);
-  bool executable = !line.stopAfter && (line.emit == "exe" || line.emit == "lib");
-  {
-    Waiting waiting("generating code for " + line.input);
-    malloc_trim(0); // of what the passes held
-    if (executable && !compilation.compileKernels(processors()))
-      return kInternal;
-  }
-  if (!compilation.lowerToLLVM())
+  llvm::SmallVector<char> object;
+  if (executable ? !generate(line, compilation, object) : !compilation.lowerToLLVM())
     return kInternal;
   if (!line.saveNvvm.empty())
     if (int status = writeOutput(line.saveNvvm, compilation.deviceCode.ir))
@@ -363,9 +412,7 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
     return printText(line, line.emit == "ptx" ? compilation.deviceCode.ptx : compilation.deviceCode.ir);
   if (stops(Phase::LLVM) || line.emit == "llvm")
     return printModule(line, *compilation.kernels);
-  malloc_trim(0); // of what the planned program held; LLVM asks for blocks of other sizes
-  llvm::SmallVector<char> object;
-  if (failed(compilation.emitObject(object, line.emit == "asm")))
+  if (!executable && failed(compilation.emitObject(object, line.emit == "asm")))
     return kInternal;
   llvm::StringRef text(object.data(), object.size());
   if (line.emit == "asm" || line.emit == "obj")

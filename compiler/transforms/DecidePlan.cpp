@@ -436,7 +436,7 @@ DecideOutcome PlanProblem::decide() {
                        });
   if (options.tradeOff)
     outcome.named = solve::namedStrategies(solve::GraphIndex(outcome.rows.graph).swaps ? problem.graph : outcome.rows.graph);
-  if (!outcome.result.error.empty() || !outcome.result.feasible)
+  if (!outcome.result.error.empty())
     return outcome;
   std::string wrong = wrongWith(outcome.rows.graph, outcome.result.plan);
   if (wrong.empty())
@@ -446,7 +446,8 @@ DecideOutcome PlanProblem::decide() {
     outcome.internal = true;
     return outcome;
   }
-  remarkOn(step, problem, outcome);
+  if (outcome.result.feasible)
+    remarkOn(step, problem, outcome);
   writeDecision(function, Describer(step, problem, outcome).describe(options.callerCounts));
   return outcome;
 }
