@@ -354,9 +354,9 @@ struct Key {
   }
   void add(const LoopNode &node) {
     const auto &[op, elem, args, view, atStrides, level, number, reduce, hasInit, key, keyWord, numberWord, usesExample, exampleStrides,
-                 positionStride] = node;
+                 positionStride, approximate] = node;
     all(op, elem, args, view, atStrides, level, number, reduce, hasInit, key, keyWord, numberWord, usesExample, exampleStrides,
-        positionStride);
+        positionStride, approximate);
   }
   void add(const LoopStore &store) {
     const auto &[node, view, copies, copyStride] = store;

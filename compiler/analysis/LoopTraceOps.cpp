@@ -2,6 +2,7 @@
 #include "compiler/analysis/LoopTrace.h"
 #include "compiler/analysis/Specs.h"
 
+#include "dialects/nn/Approximate.h"
 #include "dialects/nn/NN.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -59,6 +60,7 @@ int LoopTracer::tracePlain(LoopOp plain, Operation *op, Value value, const Index
   LoopNode node;
   node.op = plain;
   node.elem = elemOf(value);
+  node.approximate = op->hasAttr(nn::kApproximateAttr);
   for (Value operand : op->getOperands()) {
     int arg = trace(operand, map);
     if (arg < 0)

@@ -168,6 +168,8 @@ struct LoopNode {
   std::vector<int64_t> exampleStrides;
   // On some positions of an example: elements of one position; the context's kFirstPosition times so many are added.
   int64_t positionStride = 0;
+  // Of Exp, Tanh, Sigmoid and Div of f32 on a GPU: by its powers of two and reciprocals (MathFormulas.h, `approximate`).
+  bool approximate = false;
 };
 
 struct LoopStore {

@@ -209,6 +209,8 @@ Value LoopEmitter::evaluateScalar(int node) {
 // A GPU has an instruction that rounds to bf16: what it gives of a NaN is a NaN, too.
 Value LoopEmitter::elementwise(int node, ArrayRef<Value> args) {
   const LoopNode &n = spec.nodes[node];
+  if (plan.teams && n.approximate)
+    return emitApproximate(b, loc, n.op, args);
   if (!plan.teams || n.op != LoopOp::Cast || n.elem != Elem::BF16)
     return emitElementwise(b, loc, n.op, n.elem, args);
   Value wide = emitElementwise(b, loc, LoopOp::Cast, Elem::F32, args);

@@ -11,6 +11,8 @@
 //
 // Powers: where the exponent is at most 67 in size, exp cuts nothing off, and its factor 2^k is added to the exponent bits (expWithin). What it
 // gives is a dividend of ordinary size, too.
+//
+// What may be approximated (LoopNode::approximate) needs none of this.
 #include "compiler/kernels/LoopEmitter.h"
 #include "compiler/kernels/MathEmit.h"
 #include "compiler/kernels/MathFormulas.h"
@@ -31,7 +33,10 @@ static Value compare(OpBuilder &b, Location loc, arith::CmpFPredicate predicate,
   return arith::CmpFOp::create(b, loc, predicate, x, emitNumber(b, loc, x.getType(), number));
 }
 
-bool LoopEmitter::isQuickPower(int node) const { return spec.nodes[node].op == LoopOp::Exp && spec.nodes[node].elem == Elem::F32; }
+bool LoopEmitter::isQuickPower(int node) const {
+  const LoopNode &n = spec.nodes[node];
+  return n.op == LoopOp::Exp && n.elem == Elem::F32 && !n.approximate;
+}
 
 // A power of two needs no quotient: the code generator multiplies.
 void LoopEmitter::prepareQuick(Preheader &pre) {
@@ -43,7 +48,7 @@ void LoopEmitter::prepareQuick(Preheader &pre) {
     if (!pre.nodes[n] || isKept(int(n)))
       continue;
     pre.isQuick[n] = isQuickPower(int(n));
-    if (node.op != LoopOp::Div || node.elem != Elem::F32 || plan.variesCol[node.args[1]])
+    if (node.op != LoopOp::Div || node.elem != Elem::F32 || node.approximate || plan.variesCol[node.args[1]])
       continue;
     const LoopNode &by = spec.nodes[node.args[1]];
     if (by.op == LoopOp::Const && by.numberWord < 0)

@@ -1,6 +1,7 @@
 // MathEmit.cpp: the arithmetic that turns formulas into operations.
 #include "compiler/kernels/MathEmit.h"
 #include "compiler/kernels/MathFormulas.h"
+#include "compiler/kernels/Simt.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -44,6 +45,8 @@ public:
   V abs(V x) { return math::AbsFOp::create(b, loc, x); }
   V sqrt(V x) { return math::SqrtOp::create(b, loc, x); }
   V floor(V x) { return math::FloorOp::create(b, loc, x); }
+  V exp2(V x) { return simt::exp2(b, loc, x); }
+  V reciprocal(V x) { return simt::reciprocal(b, loc, x); }
   V max(V x, V y) { return arith::MaximumFOp::create(b, loc, x, y); }
   V min(V x, V y) { return arith::MinimumFOp::create(b, loc, x, y); }
   M lt(V x, V y) { return compare(arith::CmpFPredicate::OLT, x, y); }
@@ -250,6 +253,17 @@ Value emitElementwise(OpBuilder &b, Location loc, LoopOp op, Elem elem, ArrayRef
 #include "dialects/ops/Ops.inc"
   case LoopOp::Fma: return a.fma(x[0], x[1], x[2]);
   default: llvm::report_fatal_error("loop kernel: not an element-wise operation");
+  }
+}
+
+Value emitApproximate(OpBuilder &b, Location loc, LoopOp op, ArrayRef<Value> x) {
+  EmitArith a(b, loc, x[0].getType());
+  switch (op) {
+  case LoopOp::Exp: return formulas::approximate::exp(a, x[0]);
+  case LoopOp::Tanh: return formulas::approximate::tanh(a, x[0]);
+  case LoopOp::Sigmoid: return formulas::approximate::sigmoid(a, x[0]);
+  case LoopOp::Div: return formulas::approximate::div(a, x[0], x[1]);
+  default: llvm::report_fatal_error("loop kernel: no approximation");
   }
 }
 

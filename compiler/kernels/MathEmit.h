@@ -32,6 +32,9 @@ mlir::Value emitInteger(mlir::OpBuilder &, mlir::Location, mlir::Type, int64_t);
 // the result is `elem` in that shape.
 mlir::Value emitElementwise(mlir::OpBuilder &, mlir::Location, LoopOp, Elem, llvm::ArrayRef<mlir::Value>);
 
+// The same of an op that a GPU may approximate (LoopNode::approximate), on f32.
+mlir::Value emitApproximate(mlir::OpBuilder &, mlir::Location, LoopOp, llvm::ArrayRef<mlir::Value>);
+
 // For attention.
 inline mlir::Value emitExp(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x) {
   return emitElementwise(b, loc, LoopOp::Exp, Elem::F32, {x});

@@ -13,7 +13,7 @@
 // the bounds. Special values are right: NaN in gives NaN out, infinities, signed zeros, subnormals and overflow.
 //
 // An arithmetic B has types V (float), N (integer of the same width), M (mask), the operations used below, and wide()
-// and narrow(): the f64 arithmetic of the same shape.
+// and narrow(): the f64 arithmetic of the same shape. Those of `approximate` use exp2 and reciprocal besides, which f32 on a GPU has.
 #ifndef CINCH_COMPILER_KERNELS_MATHFORMULAS_H
 #define CINCH_COMPILER_KERNELS_MATHFORMULAS_H
 
@@ -412,6 +412,25 @@ template <class B> NormalPair<B> boxMuller(B &b, V<B> u1, V<B> u2) {
   V<B> r = b.mul(b.sub(quarters, b.sub(t, b.c(f.roundMagic))), b.c(1.5707963267948966));
   return {b.mul(radius, sinOfQuadrant(b, r, b.bits(t), 1)), b.mul(radius, sinOfQuadrant(b, r, b.bits(t), 0))};
 }
+
+// In f32, from a GPU's powers of two (within 2 units in the last place) and reciprocals (within 1), which take subnormal numbers for zeros. exp and
+// sigmoid are within 2^-16 of a value that is a normal number, and within 2^-19 where the size of x is at most 16: the product x log2 e is rounded.
+// tanh is within 2^-19, a quotient within 2^-21. A quotient by more than 2^126 is 0.
+namespace approximate {
+constexpr double kLog2E = 1.4426950408889634074;
+
+template <class B> V<B> exp(B &b, V<B> x) { return b.exp2(b.mul(x, b.c(kLog2E))); }
+template <class B> V<B> div(B &b, V<B> x, V<B> y) { return b.mul(x, b.reciprocal(y)); }
+template <class B> V<B> sigmoid(B &b, V<B> x) { return b.reciprocal(b.add(b.exp2(b.mul(x, b.c(-kLog2E))), b.c(1))); }
+
+// 1 - 2 / (1 + e^2x). Near 0, where that cancels, the series.
+template <class B> V<B> tanh(B &b, V<B> x) {
+  V<B> far = b.fma(b.reciprocal(b.add(b.exp2(b.mul(x, b.c(2 * kLog2E))), b.c(1))), b.c(-2), b.c(1));
+  V<B> z = b.mul(x, x);
+  V<B> near = polynomial(b, z, {62.0 / 2835, -17.0 / 315, 2.0 / 15, -1.0 / 3});
+  return b.select(b.lt(b.abs(x), b.c(0.25)), b.fma(b.mul(x, z), near, x), far);
+}
+} // namespace approximate
 
 } // namespace cinch::kernels::formulas
 #endif

@@ -73,6 +73,10 @@ Value exp2(OpBuilder &b, Location loc, Value x) {
   return LLVM::CallIntrinsicOp::create(b, loc, b.getF32Type(), b.getStringAttr("llvm.nvvm.ex2.approx.ftz"), {x}).getResult(0);
 }
 
+Value reciprocal(OpBuilder &b, Location loc, Value x) {
+  return LLVM::CallIntrinsicOp::create(b, loc, b.getF32Type(), b.getStringAttr("llvm.nvvm.rcp.approx.ftz.f"), {x}).getResult(0);
+}
+
 // So many f32 from `pointer` on, in pairs.
 static SmallVector<Value> loadPairs(OpBuilder &b, Location loc, Value pointer, int64_t count) {
   Value all = LLVM::LoadOp::create(b, loc, VectorType::get({count}, b.getF32Type()), pointer, unsigned(count * 4));

@@ -59,6 +59,8 @@ void storeNumbers(mlir::OpBuilder &, mlir::Location, mlir::ValueRange, mlir::Val
 mlir::Value roundedPair(mlir::OpBuilder &, mlir::Location, mlir::Value first, mlir::Value second);
 // 2^x within 2 units in the last place, subnormal numbers taken for zeros: only in programs of bf16.
 mlir::Value exp2(mlir::OpBuilder &, mlir::Location, mlir::Value);
+// 1 / x within one, and 0 where that is subnormal: likewise.
+mlir::Value reciprocal(mlir::OpBuilder &, mlir::Location, mlir::Value);
 // 16 bytes into shared memory, zeros where `valid` does not hold: by and by. Copies make groups; `waitForCopies` waits until at most so many
 // of this thread's groups are on their way.
 void copyLater(mlir::OpBuilder &, mlir::Location, mlir::Value to, mlir::Value from, mlir::Value valid);

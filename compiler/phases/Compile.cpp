@@ -8,6 +8,7 @@
 #include "compiler/target/Link.h"
 #include "compiler/target/LowerKernels.h"
 #include "compiler/target/Object.h"
+#include "compiler/transforms/Approximate.h"
 #include "compiler/transforms/CutLoops.h"
 #include "compiler/transforms/EmitNN.h"
 #include "compiler/transforms/CutUpdates.h"
@@ -104,8 +105,10 @@ bool Compilation::differentiate() {
   decompose.addPass(createReadMaxima());
   if (failed(decompose.run(*module)))
     return false;
-  if (options.target.isDevice() && program.train.bf16)
+  if (options.target.isDevice() && program.train.bf16) {
     sumInBlocks(module->lookupSymbol<func::FuncOp>(nn::kTrainName));
+    approximate(*module);
+  }
   if (options.shards > 1) {
     markShards(*module);
     spreadSums(*module);
@@ -473,7 +476,7 @@ bool Compilation::lower() {
 }
 
 bool Compilation::generateDeviceCode() {
-  deviceCode = target::compileForDevice(*kernels, host->deviceKernels, options.target.arch);
+  deviceCode = target::compileForDevice(*kernels, host->deviceKernels, options.target.arch, program.train.bf16);
   if (deviceCode.error.empty()) {
     std::string names;
     for (const target::DeviceKernel &kernel : host->deviceKernels)

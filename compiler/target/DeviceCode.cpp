@@ -129,26 +129,21 @@ static void widenShortExtremes(Module &module) {
   }
 }
 
-std::string verifyPtx(const std::string &ptx) {
-  SmallVector<StringRef> kernels, lines;
-  StringRef(ptx).split(kernels, ".entry");
-  for (StringRef kernel : kernels) {
-    const bool ofBF16 = kernel.contains("mma.sync");
-    kernel.split(lines, '\n');
-    for (StringRef line : lines) {
-      StringRef code = line.split("//").first;
-      if (ofBF16 && code.trim().starts_with("ex2.approx.ftz.f32"))
-        continue;
-      for (const char *word : {".approx", ".ftz", "div.full", ".extern .func", "min.u16", "max.u16", "min.s16", "max.s16"})
-        if (code.contains(word))
-          return code.trim().str();
-    }
-    lines.clear();
+std::string verifyPtx(const std::string &ptx, bool ofBF16) {
+  SmallVector<StringRef> lines;
+  StringRef(ptx).split(lines, '\n');
+  for (StringRef line : lines) {
+    StringRef code = line.split("//").first.trim();
+    if (ofBF16 && (code.starts_with("ex2.approx.ftz.f32") || code.starts_with("rcp.approx.ftz.f32")))
+      continue;
+    for (const char *word : {".approx", ".ftz", "div.full", ".extern .func", "min.u16", "max.u16", "min.s16", "max.s16"})
+      if (code.contains(word))
+        return code.str();
   }
   return "";
 }
 
-DeviceCode compileForDevice(mlir::ModuleOp kernels, const std::vector<DeviceKernel> &list, const std::string &arch) {
+DeviceCode compileForDevice(mlir::ModuleOp kernels, const std::vector<DeviceKernel> &list, const std::string &arch, bool ofBF16) {
   DeviceCode code;
   auto machine = createDeviceMachine(arch, code.error);
   if (!machine)
@@ -188,7 +183,7 @@ DeviceCode compileForDevice(mlir::ModuleOp kernels, const std::vector<DeviceKern
   }
   passes.run(*module);
   code.ptx.assign(text.begin(), text.end());
-  if (std::string line = verifyPtx(code.ptx); !line.empty())
+  if (std::string line = verifyPtx(code.ptx, ofBF16); !line.empty())
     code.error = "the PTX may not hold: " + line;
   return code;
 }

@@ -28,12 +28,12 @@ struct DeviceCode {
 
 // Takes all kernels out of the module. An entry takes the address of the arena and, as values, the words of the launch and of the
 // context, and the maps of its tensors, if it has any: those stay where the launch has put them (__grid_constant__).
-DeviceCode compileForDevice(mlir::ModuleOp kernels, const std::vector<DeviceKernel> &, const std::string &arch);
+DeviceCode compileForDevice(mlir::ModuleOp kernels, const std::vector<DeviceKernel> &, const std::string &arch, bool ofBF16);
 
 // Empty if the text keeps the numbers contract, else the line that breaks it: an approximation, flushed denormals, an outside function; a minimum
 // of 16 bits, which ptxas gets wrong.
-// Kernels with products on tensor cores, which only programs of bf16 have, may use ex2.approx.ftz.
-std::string verifyPtx(const std::string &ptx);
+// Programs of bf16 may use ex2.approx.ftz and rcp.approx.ftz.
+std::string verifyPtx(const std::string &ptx, bool ofBF16);
 
 } // namespace cinch::target
 #endif

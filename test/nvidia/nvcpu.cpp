@@ -39,7 +39,7 @@ static StringRef replacement(StringRef name) {
   } known[] = {{"llvm.nvvm.read.ptx.sreg.tid.x", "standin_thread"},   {"llvm.nvvm.read.ptx.sreg.ctaid.x", "standin_block"},
                {"llvm.nvvm.shfl.sync.down.i32", "standin_shuffle_down"}, {"llvm.nvvm.shfl.sync.idx.i32", "standin_shuffle_index"},
                {"llvm.nvvm.shfl.sync.bfly.i32", "standin_shuffle_beside"}, {"llvm.nvvm.ff2bf16x2.rn", "standin_rounded_pair"},
-               {"llvm.nvvm.ex2.approx.ftz", "standin_exp2"},
+               {"llvm.nvvm.ex2.approx.ftz", "standin_exp2"},           {"llvm.nvvm.rcp.approx.ftz.f", "standin_reciprocal"},
                {"llvm.nvvm.bar.warp.sync", "standin_sync_warp"},       {"llvm.nvvm.barrier", "standin_sync_block"},
                {"llvm.nvvm.cp.async.cg.shared.global.16", "standin_copy"}, {"llvm.nvvm.cp.async.commit.group", "standin_end_of_copies"},
                {"llvm.nvvm.cp.async.wait.group", "standin_wait_for_copies"},

@@ -330,6 +330,12 @@ float standin_exp2(float x) {
   return std::fabs(result) < 0x1p-126f ? 0 : result;
 }
 
+// rcp.approx.ftz.f32: within 1.
+float standin_reciprocal(float x) {
+  float result = std::fabs(x) < 0x1p-126f ? std::copysign(INFINITY, x) : 1 / x;
+  return std::fabs(result) < 0x1p-126f ? std::copysign(0.0f, result) : result;
+}
+
 void standin_shared(char *at, int64_t bytes, int64_t writes) {
   if (writes && block.shared)
     block.fibers[block.current].hidden.push_back({at, bytes});

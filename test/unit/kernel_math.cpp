@@ -191,6 +191,48 @@ void powersWithin() {
   expect(different == 0, "exp of ordinary exponents: " + std::to_string(different) + " differ");
 }
 
+// A GPU's powers of two and reciprocals, as far from the value as they may be.
+struct Off : HostArith<float> {
+  int units;
+  explicit Off(int units) : units(units) {}
+  float moved(float x, int by) const { return std::isnormal(x) ? bitsAs<float>(bitsAs<int32_t>(x) + by) : x; }
+  float exp2(float x) { return moved(HostArith<float>::exp2(x), 2 * units); }
+  float reciprocal(float x) { return moved(HostArith<float>::reciprocal(x), units); }
+};
+
+// How far what a GPU approximates is from the truth, as a share of it, where that is a normal number.
+void approximations(int64_t count) {
+  std::mt19937_64 random(5);
+  auto within = [](const std::string &what, float got, long double truth, int bits) {
+    if (std::fabs(truth) >= 0x1p-125L && std::fabs(truth) < 0x1p127L)
+      expect(std::fabs(got - truth) <= std::ldexp(std::fabs(truth), -bits), what + " is " + std::to_string(got));
+  };
+  for (int units : {-1, 0, 1}) {
+    Off a(units);
+    for (double size : {1e-30, 0.01, 0.3, 1.0, 16.0, 87.0}) {
+      std::uniform_real_distribution<float> draw(float(-size), float(size));
+      const int bits = size > 16 ? 16 : 19;
+      for (int64_t i = 0; i < count / 20; ++i) {
+        const float x = draw(random), y = draw(random);
+        const std::string of = " of " + std::to_string(x);
+        within("exp" + of, formulas::approximate::exp(a, x), std::exp((long double)x), bits);
+        within("sigmoid" + of, formulas::approximate::sigmoid(a, x), 1 / (1 + std::exp(-(long double)x)), bits);
+        within("tanh" + of, formulas::approximate::tanh(a, x), std::tanh((long double)x), 19);
+        within("a quotient" + of, formulas::approximate::div(a, x, y), (long double)x / y, 21);
+      }
+    }
+    const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+    expect(units != 0 ||
+           (formulas::approximate::exp(a, inf) == inf && formulas::approximate::exp(a, -inf) == 0 && formulas::approximate::tanh(a, inf) == 1 &&
+               formulas::approximate::tanh(a, -inf) == -1 && formulas::approximate::sigmoid(a, inf) == 1 && formulas::approximate::sigmoid(a, -inf) == 0 &&
+               formulas::approximate::div(a, 1.0f, 0.0f) == inf && formulas::approximate::div(a, 1.0f, -inf) == 0),
+           "approximations of infinities");
+    for (float x : {formulas::approximate::exp(a, nan), formulas::approximate::tanh(a, nan), formulas::approximate::sigmoid(a, nan),
+                    formulas::approximate::div(a, 0.0f, 0.0f), formulas::approximate::div(a, inf, inf), formulas::approximate::div(a, nan, 1.0f)})
+      expect(x != x, "approximations without a value");
+  }
+}
+
 // y = f(x) over `cols` columns, or over rows one by one if scalar.
 LoopSpec elementwise(LoopOp op, Elem elem, int64_t count, bool scalar) {
   LoopSpec spec;
@@ -265,6 +307,7 @@ template <class T> void compiled(const std::string &cpu) {
 int main(int argc, char **argv) {
   int64_t count = argc > 1 ? std::atoll(argv[1]) : 60000;
   powersWithin();
+  approximations(count);
   for (const Function &f : functions) {
     accuracy<float>(f, count, f.ulp32);
     accuracy<double>(f, count, f.ulp64);
