@@ -1,5 +1,6 @@
 // AttendTensor.cpp: pieces of scores and sums over them by mma.sync, tiles in shared memory (PTX ISA, "Matrix multiply-accumulate").
 #include "compiler/kernels/AttendTensor.h"
+#include "compiler/kernels/MathEmit.h"
 #include "compiler/kernels/Simt.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -16,7 +17,8 @@ namespace cinch::kernels {
 TensorAttend::TensorAttend(OpBuilder &builder, ModuleOp module, const std::string &name, const AttendSpec &spec, const TargetInfo &target,
                            int64_t buffers)
     : BlockAttend(builder, module, name, spec, target, buffers),
-      unit(spec.hasBias || !(spec.scale > 0) ? 1 : spec.scale * llvm::numbers::log2e) {
+      unit(spec.hasBias || !(spec.scale > 0) ? 1 : spec.scale * llvm::numbers::log2e),
+      groups(multipliesByGroups(spec, target)), module(module) {
   warp = div(self, 32);
   Value lane = rem(self, 32);
   group = div(lane, 4), pair = mul(rem(lane, 4), 2);
@@ -46,7 +48,22 @@ TensorAttend::Stage TensorAttend::stageOf(const std::string &name, int64_t rows,
   return stage;
 }
 
+TensorAttend::Stage TensorAttend::linesOf(int64_t begin, int64_t rows) {
+  Value memory = simt::sharedOfLaunch(b, loc, module);
+  // The launch's memory begins behind what the kernel declares, at any multiple of 16 bytes.
+  auto number = [&](int64_t n) { return emitInteger(b, loc, b.getI64Type(), n); };
+  Value address = LLVM::PtrToIntOp::create(b, loc, b.getI64Type(), memory);
+  Value behind = arith::AndIOp::create(b, loc, arith::SubIOp::create(b, loc, number(0), address), number(kLinesAlignment - 1));
+  return {{}, simt::at(b, loc, memory, arith::AddIOp::create(b, loc, behind, number(begin))), rows, kLineFeatures, true};
+}
+
+Value TensorAttend::addressOf(const Stage &stage) { return LLVM::PtrToIntOp::create(b, loc, b.getI64Type(), stage.pointer); }
+
 Value TensorAttend::byteAt(const Stage &stage, Value line, Value feature) {
+  if (stage.lines) {
+    Value eight = arith::XOrIOp::create(b, loc, div(feature, 8), rem(line, 8));
+    return simt::at(b, loc, stage.pointer, word(add(add(mul(line, 2 * kLineFeatures), mul(eight, 16)), mul(rem(feature, 8), 2))));
+  }
   return simt::at(b, loc, stage.pointer, word(mul(add(mul(line, stage.pitch()), feature), 2)));
 }
 
@@ -88,6 +105,8 @@ void TensorAttend::bring(const Stage &stage, const Matrix &from, Value first) {
 void TensorAttend::awaitTiles() {
   simt::endOfCopies(b, loc);
   simt::waitForCopies(b, loc, 0);
+  if (groups)
+    simt::showToProducts(b, loc);
   sync();
 }
 
@@ -178,8 +197,32 @@ TensorAttend::Values TensorAttend::products(const Stage &left, const Stage &righ
 }
 
 TensorAttend::Stage TensorAttend::linesFrom(Stage stage, Value first) {
-  stage.pointer = byteAt(stage, first, index(0));
+  stage.pointer = stage.lines ? simt::at(b, loc, stage.pointer, word(mul(first, 2 * kLineFeatures))) : byteAt(stage, first, index(0));
   return stage;
+}
+
+TensorAttend::Values TensorAttend::groupProducts(const Stage &left, const Stage &right, int64_t features) {
+  Values sums = simt::preparedSums(b, loc, zeros(right.rows / 2));
+  Value a = addressOf(left), c = addressOf(right);
+  for (int64_t feature = 0; feature < features; feature += 16)
+    sums = simt::multiplyTiles(b, loc, {a, feature * 2, false}, {c, feature * 2, false}, sums);
+  simt::endProducts(b, loc);
+  return sums;
+}
+
+TensorAttend::Values TensorAttend::groupSumUp(const Values &shares, const Stage &stage, int64_t features, const Values &sums) {
+  Values registers(ArrayRef<Value>(sums).take_front(size_t(features / 2)));
+  const size_t count = registers.size();
+  for (size_t place = 0; place < shares.size(); place += 2) // of sixteen rows of the tile: rows 0 and 8 of columns 0, then of columns 8
+    registers.push_back(simt::roundedPair(b, loc, shares[place], shares[place + 1]));
+  registers = simt::preparedSums(b, loc, registers);
+  const Values words(ArrayRef<Value>(registers).drop_front(count));
+  registers.truncate(count);
+  Value c = addressOf(stage);
+  for (int64_t row = 0; row < stage.rows; row += 16)
+    registers = simt::multiplyRows(b, loc, ArrayRef<Value>(words).slice(size_t(row / 4), 4), {c, row * 2 * kLineFeatures, true}, registers);
+  simt::endProducts(b, loc);
+  return registers;
 }
 
 TensorAttend::Values TensorAttend::leftSide(const Stage &stage, int64_t feature) {

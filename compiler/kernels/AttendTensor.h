@@ -5,6 +5,10 @@
 // pieces of 16 x 8 as `mma.sync.m16n8k16` leaves them: lane l has columns l % 4 * 2 and the next one of rows l / 4 and l / 4 + 8. Two such
 // pieces, rounded to bf16, are a left side of 16 x 16 as the next product takes it. So shares never leave the registers.
 //
+// Where a GPU has `wgmma`, and features are at most 64, four warps multiply together: their 64 rows times all rows of a tile, which both lie in shared
+// memory in lines of 128 bytes, or 64 rows of shares in their registers times the features of a tile's rows. Each warp finds its 16 rows of the result as
+// above.
+//
 // An instruction adds 16 products to an f32: features 0 to 15 first, keys from a multiple of 16 on, queries likewise. Where features, keys or
 // queries end, zeros follow. That order, and which scores a row's maximum is taken over before the row is scaled anew (kKeyBlock), hang on the
 // program alone.
@@ -17,6 +21,7 @@ namespace cinch::kernels {
 
 constexpr int64_t kWarpRows = 16, kTensorWarps = kAttendThreads / 32;
 constexpr int64_t kTensorFeatures = 128; // of a head, at most: a result's row lies in registers
+constexpr int64_t kLineFeatures = 64, kLinesAlignment = 1024; // of wgmma's tiles: features of a line; bytes that a tile begins at a multiple of
 
 Grid gridOfTensorAttend(const AttendSpec &, const TargetInfo &);
 Grid gridOfTensorAttend(const AttendGradSpec &, const TargetInfo &);
@@ -41,14 +46,22 @@ protected:
   };
   Matrix matrixOf(Place, const View &, int64_t rows, int64_t features);
 
-  // A tile of rows in shared memory. Rows are padded, so that eight of them lie in different banks.
+  // A tile of rows in shared memory. Rows are padded, so that eight of them lie in different banks; or each is a line of 64 features, whose sixteen
+  // bytes number i lie at i ^ (line % 8), as wgmma reads them (ContractTensor.h, GroupTiles).
   struct Stage {
     Value memory, pointer;
     int64_t rows, features; // features: with zeros behind
-    int64_t pitch() const { return features + 8; }
+    bool lines = false;
+    int64_t pitch() const { return lines ? kLineFeatures : features + 8; }
     int64_t bytes() const { return rows * pitch() * 2; }
   };
   Stage stageOf(const std::string &name, int64_t rows, int64_t features);
+  // Of lines, `begin` bytes (a multiple of 1024) into what the launch gives a block; and how much it gives for so many bytes of lines.
+  Stage linesOf(int64_t begin, int64_t rows);
+  static int64_t bytesOfLaunch(int64_t bytes) { return bytes + kLinesAlignment; }
+  static bool multipliesByGroups(const AttendSpec &spec, const TargetInfo &target) {
+    return target.warpgroups && std::max(spec.K, spec.E) <= kLineFeatures;
+  }
   // Rows `first` on, of bf16, are brought: by and by, where they come 16 bytes at a time. They are there behind `awaitTiles`, for which all threads wait.
   void bring(const Stage &, const Matrix &, Value first);
   void awaitTiles();
@@ -61,7 +74,12 @@ protected:
   // The products of these rows with the tile's: four numbers for each eight rows of the tile.
   Values products(llvm::ArrayRef<Values> left, const Stage &);
   Values products(const Stage &left, const Stage &);
-  Stage linesFrom(Stage, Value first); // of a tile
+  Stage linesFrom(Stage, Value first); // of a tile; of lines, a multiple of eight
+  // By wgmma, of lines: the products of this warpgroup's 64 rows with the tile's, the first ones of whose features are summed up. They are under way until
+  // simt::finishedSums returns them.
+  Values groupProducts(const Stage &left, const Stage &, int64_t features);
+  // By wgmma, as sumUp: for `features` features. The sums are under way likewise.
+  Values groupSumUp(const Values &shares, const Stage &, int64_t features, const Values &sums);
   // sums[f / 8 * 4 ..] go on over the tile's rows: shares x rows, for `features` features from `first` on (null: from 0). `shares` are f32
   // in the layout of products; they are rounded.
   void sumUp(const Values &shares, const Stage &, Value first, int64_t features, Values &sums);
@@ -79,6 +97,7 @@ protected:
 
   // Of a score in units of log2. Scores without a bias stay the products that they are; those with one are in units of log2 themselves.
   const double unit;
+  const bool groups; // products are those of warpgroups
   // Scores: biased, and -inf where masked out, if any are (`masked`). Rows are queries and columns keys, or the other way round (`turned`);
   // `rows` and `columns` are their first.
   void finishScores(const Head &, Values &scores, Value rows, Value columns, bool turned, bool masked);
@@ -109,11 +128,13 @@ protected:
   Value word(Value index);
 
 private:
+  mlir::ModuleOp module;
   void maskScores(const Head &, Values &scores, Value rows, Value columns, bool turned);
   Value addressOf(const Matrix &, Value element);
   Value half(const Matrix &, Value element, Value valid);
   Value elements(const Matrix &, Value row, Value feature);
   Values fourOf(const Stage &, bool below, bool turned, int64_t row, Value feature);
+  Value addressOf(const Stage &); // i64, of lines
   Values rightSide(const Stage &stage, int64_t row, Value feature) { return fourOf(stage, false, false, row, feature); } // rows are columns
   void multiply(llvm::ArrayRef<Value> left, llvm::ArrayRef<Value> right, Value *sums);
   struct Chunk {

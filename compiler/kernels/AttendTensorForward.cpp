@@ -5,6 +5,8 @@
 // shared memory when nobody reads what lay there any more, behind one of the two barriers of a turn:
 //
 //     values come: scores of keys, shares  | barrier |  next keys come: sum values up  | barrier |
+//
+// With wgmma four warps have 64 queries together, and products read queries, keys and values as lines.
 #include "compiler/kernels/AttendTensor.h"
 #include "compiler/kernels/Device.h"
 #include "compiler/kernels/Simt.h"
@@ -26,10 +28,16 @@ class TensorForward : TensorAttend {
 public:
   TensorForward(OpBuilder &b, ModuleOp module, const std::string &name, const AttendSpec &spec, const TargetInfo &target)
       : TensorAttend(b, module, name, spec, target, bufferCount(spec)), ofK(solve::roundUp(spec.K, 16)), ofE(solve::roundUp(spec.E, 16)) {
-    if (!wide())
-      queryStage = stageOf(name + "_queries", kQueries, ofK);
-    keyStage = stageOf(name + "_keys", kKeyBlock, ofK);
-    valueStage = stageOf(name + "_values", kKeyBlock, ofE);
+    if (groups) {
+      queryStage = linesOf(0, kQueries);
+      keyStage = linesOf(queryStage.bytes(), kKeyBlock);
+      valueStage = linesOf(queryStage.bytes() + keyStage.bytes(), kKeyBlock);
+    } else {
+      if (!wide())
+        queryStage = stageOf(name + "_queries", kQueries, ofK);
+      keyStage = stageOf(name + "_keys", kKeyBlock, ofK);
+      valueStage = stageOf(name + "_values", kKeyBlock, ofE);
+    }
     if (!drawsForItself(kKeyBlock))
       draws = tensorDraws(name, kQueries, kKeyBlock);
   }
@@ -45,6 +53,11 @@ public:
       queries(locate(leadIndices(item), head), t0);
     });
     return function;
+  }
+
+  // That a launch gives a block.
+  static int64_t bytesOfLaunch(const AttendSpec &spec, const TargetInfo &target) {
+    return multipliesByGroups(spec, target) ? TensorAttend::bytesOfLaunch((kQueries + 2 * kKeyBlock) * 2 * kLineFeatures) : 0;
   }
 
 private:
@@ -86,7 +99,7 @@ private:
       Sums sums = Sums::of(carried);
       bring(valueStage, v, s0);
       drawTile(draws, head, t0, s0);
-      Values scores = wide() ? products(left, keyStage) : products(linesFrom(queryStage, mul(warp, kWarpRows)), keyStage);
+      Values scores = scoresOf(left);
       simt::syncTeam(b, loc); // draws begin behind the products, whose operands leave them no registers
       finishScores(head, scores, first, s0, false, masked);
       normalize(scores, sums);
@@ -98,11 +111,21 @@ private:
       bring(keyStage, k, min(add(s0, kKeyBlock), last));
       if (draws.memory)
         drop(head, t0, s0, scores);
-      sumUp(scores, valueStage, {}, ofE, sums.values);
+      if (groups)
+        sums.values = simt::finishedSums(b, loc, groupSumUp(scores, valueStage, ofE, sums.values));
+      else
+        sumUp(scores, valueStage, {}, ofE, sums.values);
       awaitTiles();
       return sums.all();
     }, false);
     finish(head, first, Sums::of(result));
+  }
+
+  // Of the warp's queries and the keys in shared memory; `left`: the queries, if they are in registers.
+  Values scoresOf(ArrayRef<Values> left) {
+    if (groups)
+      return simt::finishedSums(b, loc, groupProducts(linesFrom(queryStage, mul(div(warp, 4), 4 * kWarpRows)), keyStage, ofK));
+    return wide() ? products(left, keyStage) : products(linesFrom(queryStage, mul(warp, kWarpRows)), keyStage);
   }
 
   // Scores become shares: 2^(score - maximum). What was summed so far is scaled to the new maximum.
@@ -165,8 +188,8 @@ private:
 
 } // namespace
 
-Grid gridOfTensorAttend(const AttendSpec &spec, const TargetInfo &) {
-  return {headsOf(spec) * queryTilesOf(spec), int(kAttendThreads), int(kAttendThreads)};
+Grid gridOfTensorAttend(const AttendSpec &spec, const TargetInfo &target) {
+  return {headsOf(spec) * queryTilesOf(spec), int(kAttendThreads), int(kAttendThreads), TensorForward::bytesOfLaunch(spec, target)};
 }
 
 func::FuncOp buildAttendOnTensorCores(OpBuilder &b, ModuleOp module, const std::string &name, const AttendSpec &spec, const TargetInfo &target) {

@@ -95,8 +95,11 @@ struct TileOfLines {
   bool turned = false;
 };
 llvm::SmallVector<mlir::Value> multiplyTiles(mlir::OpBuilder &, mlir::Location, TileOfLines a, TileOfLines b, mlir::ValueRange sums);
-// Before products: what was written to registers is there for them. Behind them: they are a group; at most so many groups are under way.
-llvm::SmallVector<mlir::Value> preparedSums(mlir::OpBuilder &, mlir::Location, mlir::ValueRange sums);
+// The same with the left side in registers: four words a lane, each warp's sixteen rows as multiplyMatrices takes them.
+llvm::SmallVector<mlir::Value> multiplyRows(mlir::OpBuilder &, mlir::Location, mlir::ValueRange a, TileOfLines b, mlir::ValueRange sums);
+// Before products: what was written to registers, sums and left sides, is there for them. Behind them: they are a group; at most so many groups are
+// under way.
+llvm::SmallVector<mlir::Value> preparedSums(mlir::OpBuilder &, mlir::Location, mlir::ValueRange registers);
 void beginProducts(mlir::OpBuilder &, mlir::Location);
 void endProducts(mlir::OpBuilder &, mlir::Location);
 void awaitProducts(mlir::OpBuilder &, mlir::Location, int groups);

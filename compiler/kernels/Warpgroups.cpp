@@ -64,25 +64,25 @@ void awaitProducts(OpBuilder &b, Location loc, int groups) {
   assembly(b, loc, {}, {}, "wgmma.wait_group.sync.aligned " + std::to_string(groups) + ";", "");
 }
 
-// Takes sums in registers and returns them there: what uses them comes behind it, what made them before.
+// Takes sums in registers, or words, and returns them there: what uses them comes behind it, what made them before.
 static SmallVector<Value> onSums(OpBuilder &b, Location loc, ValueRange sums, ValueRange others, const std::string &text,
                                  const std::string &constraints) {
   std::string all;
   for (size_t i = 0; i < sums.size(); ++i)
-    all += i == 0 ? "=f" : ",=f";
+    all += std::string(i == 0 ? "=" : ",=") + (sums[i].getType().isF32() ? "f" : "r");
   for (size_t i = 0; i < sums.size(); ++i)
     all += "," + std::to_string(i);
   SmallVector<Value> operands(sums);
   operands.append(others.begin(), others.end());
-  auto type = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(sums.size(), b.getF32Type()));
+  auto type = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(sums.getTypes()));
   Value result = assembly(b, loc, {type}, operands, text, all + constraints).getResult(0);
   SmallVector<Value> each;
   for (size_t i = 0; i < sums.size(); ++i)
     each.push_back(LLVM::ExtractValueOp::create(b, loc, result, int64_t(i)));
   return each;
 }
-SmallVector<Value> preparedSums(OpBuilder &b, Location loc, ValueRange sums) {
-  return onSums(b, loc, sums, {}, "wgmma.fence.sync.aligned;", "");
+SmallVector<Value> preparedSums(OpBuilder &b, Location loc, ValueRange registers) {
+  return onSums(b, loc, registers, {}, "wgmma.fence.sync.aligned;", "");
 }
 SmallVector<Value> finishedSums(OpBuilder &b, Location loc, ValueRange sums) {
   return onSums(b, loc, sums, {}, "wgmma.wait_group.sync.aligned 0;", "");
@@ -99,15 +99,30 @@ static Value describe(OpBuilder &b, Location loc, TileOfLines tile) {
   return b.createOrFold<arith::AddIOp>(loc, begin, number(uint64_t(tile.beside) / 16)); // of all tiles of a stage, `begin` is one
 }
 
-SmallVector<Value> multiplyTiles(OpBuilder &b, Location loc, TileOfLines x, TileOfLines y, ValueRange sums) {
-  const size_t count = sums.size();
-  std::string text = "{\n.reg .pred adds;\nsetp.ne.b32 adds, 1, 0;\nwgmma.mma_async.sync.aligned.m64n" + std::to_string(count * 2) +
-                     "k16.f32.bf16.bf16 {";
+static std::string registers(size_t first, size_t count) {
+  std::string text = "{";
   for (size_t i = 0; i < count; ++i)
-    text += (i == 0 ? "$" : ", $") + std::to_string(i);
-  text += "}, $" + std::to_string(2 * count) + ", $" + std::to_string(2 * count + 1) + ", adds, 1, 1, " + (x.turned ? "1, " : "0, ") +
-          (y.turned ? "1" : "0") + "; }";
+    text += (i == 0 ? "$" : ", $") + std::to_string(first + i);
+  return text + "}, ";
+}
+// Up to the left side. Operands are numbered: the sums as results, the sums as operands, then the others.
+static std::string beginOfMultiply(size_t sums) {
+  return "{\n.reg .pred adds;\nsetp.ne.b32 adds, 1, 0;\nwgmma.mma_async.sync.aligned.m64n" + std::to_string(sums * 2) + "k16.f32.bf16.bf16 " +
+         registers(0, sums);
+}
+
+SmallVector<Value> multiplyTiles(OpBuilder &b, Location loc, TileOfLines x, TileOfLines y, ValueRange sums) {
+  const size_t others = 2 * sums.size();
+  std::string text = beginOfMultiply(sums.size()) + "$" + std::to_string(others) + ", $" + std::to_string(others + 1) + ", adds, 1, 1, " +
+                     (x.turned ? "1, " : "0, ") + (y.turned ? "1" : "0") + "; }";
   return onSums(b, loc, sums, {describe(b, loc, x), describe(b, loc, y)}, text, ",l,l");
+}
+
+SmallVector<Value> multiplyRows(OpBuilder &b, Location loc, ValueRange x, TileOfLines y, ValueRange sums) {
+  const size_t others = 2 * sums.size();
+  std::string text = beginOfMultiply(sums.size()) + registers(others, 4) + "$" + std::to_string(others + 4) + ", adds, 1, 1, " +
+                     (y.turned ? "1" : "0") + "; }";
+  return onSums(b, loc, sums, {x[0], x[1], x[2], x[3], describe(b, loc, y)}, text, ",r,r,r,r,l");
 }
 
 } // namespace cinch::kernels::simt

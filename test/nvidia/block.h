@@ -20,10 +20,13 @@ struct Copy {
 };
 
 enum class State { Ready, AtBarrier, AtWarp, AtPhase, Done };
-// What wgmma reads: two descriptions of matrices (PTX ISA, "Matrix Descriptor Format").
+// What wgmma reads: two descriptions of matrices (PTX ISA, "Matrix Descriptor Format"), or of the left one four registers of each lane.
 struct Product {
   uint64_t a, b;
   uint32_t columns, turnedA, turnedB, group;
+  bool inRegisters = false;
+  std::array<uint32_t, 4> words = {};              // this lane's
+  std::vector<std::array<uint32_t, 4>> left = {}; // all lanes'
 };
 // A barrier of phases (mbarrier): how many arrivals end a phase, and are left; the number of the present one.
 struct Phases {

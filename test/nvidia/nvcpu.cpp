@@ -7,7 +7,7 @@
 // the N-th copy into shared memory, and the N-th matrix read from it, by 16 bytes, source:N reads the N-th copy from behind the arena.
 // Of products by wgmma: phase:N, show:N leave out the N-th wait for a barrier's phase, the N-th fence behind writes; arrive:N the N-th
 // arrival; products:N lets the N-th wait for products leave one group more under way; swizzle:N, lines:N give the first operand of the N-th
-// product the swizzle of 64 bytes, the distance of 16 lines between eight; turned:N takes its lines for columns. Of copies of boxes: bytes:N expects
+// product the swizzle of 64 bytes, the distance of 16 lines between eight; turned:N takes its lines for columns; rows:N exchanges two of the registers that are the first operand of the N-th such product. Of copies of boxes: bytes:N expects
 // 16 bytes too many the N-th time, box:N begins the N-th eight elements beside along its first axis, end:N one along its second, place:N puts it
 // 128 bytes beside.
 #include "llvm/Analysis/ValueTracking.h"
@@ -185,15 +185,24 @@ static Value *callForAssembly(Module &module, CallInst &call) {
     stands = type ? "standin_finished_sums" : "standin_await_products";
     arguments.push_back(b.getInt32(uint32_t(numberBehind(text, "aligned ") + fault.isHere("products"))));
   } else if (text.contains("wgmma.mma_async.sync.aligned.m64n") && numberBehind(text, "m64n") == int(2 * count)) {
-    stands = "standin_multiply_tiles";
-    Value *a = call.getArgOperand(count);
-    if (fault.isHere("swizzle"))
-      a = b.CreateXor(a, b.getInt64(uint64_t(3) << 62));
-    if (fault.isHere("lines"))
-      a = b.CreateAdd(a, b.getInt64(uint64_t(64) << 32));
     auto [turnedA, turnedB] = text.split("adds, 1, 1, ").second.split(", ");
-    const bool turned = turnedA.starts_with("1") != fault.isHere("turned");
-    arguments.append({a, call.getArgOperand(count + 1), b.getInt32(turned), b.getInt32(turnedB.starts_with("1"))});
+    if (call.arg_size() == count + 5) { // the left side is in four registers
+      stands = "standin_multiply_rows";
+      for (unsigned i = count; i < count + 5; ++i)
+        arguments.push_back(call.getArgOperand(i));
+      if (fault.isHere("rows"))
+        std::swap(arguments[3], arguments[4]);
+      arguments.push_back(b.getInt32(turnedA.starts_with("1")));
+    } else {
+      stands = "standin_multiply_tiles";
+      Value *a = call.getArgOperand(count);
+      if (fault.isHere("swizzle"))
+        a = b.CreateXor(a, b.getInt64(uint64_t(3) << 62));
+      if (fault.isHere("lines"))
+        a = b.CreateAdd(a, b.getInt64(uint64_t(64) << 32));
+      const bool turned = turnedA.starts_with("1") != fault.isHere("turned");
+      arguments.append({a, call.getArgOperand(count + 1), b.getInt32(turned), b.getInt32(turnedB.starts_with("1"))});
+    }
   } else {
     report_fatal_error(Twine("nvcpu: no model of ") + text);
   }
@@ -206,8 +215,24 @@ static Value *callForAssembly(Module &module, CallInst &call) {
   return type ? b.CreateLoad(type, sums) : nullptr;
 }
 
+// Every thread of a kernel that multiplies by wgmma says first what the launch gave its block.
+static void tellSharedOfLaunch(Module &module) {
+  for (Function &function : module) {
+    bool multiplies = false;
+    for (Instruction &instruction : instructions(function))
+      if (auto *call = dyn_cast<CallInst>(&instruction); call && call->isInlineAsm())
+        multiplies = multiplies || StringRef(cast<InlineAsm>(call->getCalledOperand())->getAsmString()).contains("wgmma.mma_async");
+    if (!multiplies)
+      continue;
+    IRBuilder<> b(&*function.getEntryBlock().getFirstInsertionPt());
+    Value *shared = b.CreateAddrSpaceCast(sharedOfLaunch(module), PointerType::get(module.getContext(), 0));
+    b.CreateCall(module.getOrInsertFunction("standin_memory_of_launch", FunctionType::get(b.getVoidTy(), {shared->getType()}, false)), {shared});
+  }
+}
+
 // In the order of the text, so that the places of faults can be counted there.
 static void replaceIntrinsics(Module &module) {
+  tellSharedOfLaunch(module);
   std::vector<CallInst *> calls;
   for (Function &function : module)
     for (Instruction &instruction : instructions(function))

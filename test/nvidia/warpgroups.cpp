@@ -28,7 +28,7 @@ static char *elementOfTile(uint64_t tile, bool turned, uint32_t row, uint32_t k)
 // What a warp reads of a product: its sixteen of 64 rows, and all columns.
 template <typename Body> static void forElements(const Product &product, uint32_t warp, Body body) {
   for (uint32_t k = 0; k < 16; ++k) {
-    for (uint32_t row = 0; row < 16; ++row)
+    for (uint32_t row = 0; row < 16 && !product.inRegisters; ++row)
       body(0, row, k, elementOfTile(product.a, product.turnedA, warp % 4 * 16 + row, k));
     for (uint32_t column = 0; column < product.columns; ++column)
       body(1, column, k, elementOfTile(product.b, product.turnedB, column, k));
@@ -43,6 +43,8 @@ static uint32_t beginProduct(Fiber *warp, uint32_t lane) {
   Warp &own = warpOf(warp);
   own.products.push_back(warp->product);
   own.products.back().group = own.groups;
+  for (uint32_t l = 0; l < 32; ++l)
+    own.products.back().left.push_back(warp[l].product.words);
   forElements(own.products.back(), uint32_t(&own - block.warps.data()), [](int, uint32_t, uint32_t, char *at) { ++shadowOf(at).products; });
   return 0;
 }
@@ -59,6 +61,10 @@ static void multiplyNow(Fiber *warp, const Product &product) {
     memcpy(&half, at, 2);
     (which ? b : a)[row][k] = tensor::Factor(half);
   });
+  // PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16", matrix A: two rows, eight apart, and then both eight k further.
+  for (uint32_t l = 0; l < 32 && product.inRegisters; ++l)
+    for (uint32_t i = 0; i < 8; ++i)
+      a[l / 4 + i / 2 % 2 * 8][l % 4 * 2 + i % 2 + i / 4 * 8] = tensor::Factor(uint16_t(product.left[l][i / 2] >> i % 2 * 16));
   for (uint32_t l = 0; l < 32; ++l)
     for (uint32_t i = 0; i < warp[l].sums.size(); ++i)
       warp[l].sums[i] = tensor::multiplyAdd(tensorKind(), a[l / 4 + i / 2 % 2 * 8], b[i / 4 * 8 + l % 4 * 2 + i % 2], warp[l].sums[i]);
@@ -177,10 +183,12 @@ void standin_show() {
           shadow.hidden = false;
   self.hidden.clear();
 }
+// What a launch gave its block, where there are no barriers.
+void standin_memory_of_launch(char *shared) { block.shared = shared; }
 void standin_prepared_sums(float *, uint32_t) { block.fibers[block.current].prepared = true; }
 void standin_begin_products() {}
 // Sums are away until somebody has waited for the products: who looks at the registers finds this number.
-void standin_multiply_tiles(float *sums, uint32_t count, uint64_t a, uint64_t b, uint32_t turnedA, uint32_t turnedB) {
+static void multiply(float *sums, uint32_t count, const Product &product) {
   constexpr uint32_t kAway = 0x7fc0dead;
   Fiber &self = block.fibers[block.current];
   if (!self.prepared)
@@ -195,8 +203,14 @@ void standin_multiply_tiles(float *sums, uint32_t count, uint64_t a, uint64_t b,
       fault("a register changed while products add to it, in " + block.kernel->name);
     memcpy(sums + i, &kAway, 4);
   }
-  self.product = {a, b, count * 2, turnedA, turnedB, 0};
+  self.product = product;
   meet("wgmma", ~0u, 0, 0, 0, beginProduct);
+}
+void standin_multiply_tiles(float *sums, uint32_t count, uint64_t a, uint64_t b, uint32_t turnedA, uint32_t turnedB) {
+  multiply(sums, count, {a, b, count * 2, turnedA, turnedB, 0});
+}
+void standin_multiply_rows(float *sums, uint32_t count, uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint64_t b, uint32_t turned) {
+  multiply(sums, count, {0, b, count * 2, 0, turned, 0, true, {a0, a1, a2, a3}});
 }
 void standin_end_products() {
   meet("wgmma.commit_group", ~0u, 0, 0, 0, [](Fiber *warp, uint32_t lane) { return lane ? 0u : ++warpOf(warp).groups; });
