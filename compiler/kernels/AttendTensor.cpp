@@ -57,12 +57,17 @@ TensorAttend::Stage TensorAttend::linesOf(int64_t begin, int64_t rows) {
   return {{}, simt::at(b, loc, memory, arith::AddIOp::create(b, loc, behind, number(begin))), rows, kLineFeatures, true};
 }
 
-Value TensorAttend::addressOf(const Stage &stage) { return LLVM::PtrToIntOp::create(b, loc, b.getI64Type(), stage.pointer); }
+Value TensorAttend::addressOf(const Stage &stage) {
+  return simt::foundHere(b, loc, LLVM::PtrToIntOp::create(b, loc, b.getI64Type(), stage.pointer));
+}
 
 Value TensorAttend::byteAt(const Stage &stage, Value line, Value feature) {
   if (stage.lines) {
-    Value eight = arith::XOrIOp::create(b, loc, div(feature, 8), rem(line, 8));
-    return simt::at(b, loc, stage.pointer, word(add(add(mul(line, 2 * kLineFeatures), mul(eight, 16)), mul(rem(feature, 8), 2))));
+    // A tile begins at a multiple of 1024 bytes, so that bits of addresses can be exchanged: of neighbouring eights each takes one operation.
+    Value begin = word(add(add(mul(line, 2 * kLineFeatures), mul(rem(line, 8), 16)), mul(rem(feature, 8), 2)));
+    Value address = LLVM::PtrToIntOp::create(b, loc, b.getI64Type(), simt::at(b, loc, stage.pointer, begin));
+    address = arith::XOrIOp::create(b, loc, address, word(mul(div(feature, 8), 16)));
+    return LLVM::IntToPtrOp::create(b, loc, stage.pointer.getType(), address);
   }
   return simt::at(b, loc, stage.pointer, word(mul(add(mul(line, stage.pitch()), feature), 2)));
 }
@@ -202,9 +207,10 @@ TensorAttend::Stage TensorAttend::linesFrom(Stage stage, Value first) {
 }
 
 TensorAttend::Values TensorAttend::groupProducts(const Stage &left, const Stage &right, int64_t features) {
-  Values sums = simt::preparedSums(b, loc, zeros(right.rows / 2));
   Value a = addressOf(left), c = addressOf(right);
-  for (int64_t feature = 0; feature < features; feature += 16)
+  simt::beginProducts(b, loc);
+  Values sums = simt::firstTiles(b, loc, {a, 0, false}, {c, 0, false}, right.rows);
+  for (int64_t feature = 16; feature < features; feature += 16)
     sums = simt::multiplyTiles(b, loc, {a, feature * 2, false}, {c, feature * 2, false}, sums);
   simt::endProducts(b, loc);
   return sums;

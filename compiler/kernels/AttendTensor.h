@@ -75,6 +75,7 @@ protected:
   Values products(llvm::ArrayRef<Values> left, const Stage &);
   Values products(const Stage &left, const Stage &);
   Stage linesFrom(Stage, Value first); // of a tile; of lines, a multiple of eight
+  Value addressOf(const Stage &);      // of lines: i64, in shared memory
   // By wgmma, of lines: the products of this warpgroup's 64 rows with the tile's, the first ones of whose features are summed up. They are under way until
   // simt::finishedSums returns them.
   Values groupProducts(const Stage &left, const Stage &, int64_t features);
@@ -134,7 +135,6 @@ private:
   Value half(const Matrix &, Value element, Value valid);
   Value elements(const Matrix &, Value row, Value feature);
   Values fourOf(const Stage &, bool below, bool turned, int64_t row, Value feature);
-  Value addressOf(const Stage &); // i64, of lines
   Values rightSide(const Stage &stage, int64_t row, Value feature) { return fourOf(stage, false, false, row, feature); } // rows are columns
   void multiply(llvm::ArrayRef<Value> left, llvm::ArrayRef<Value> right, Value *sums);
   struct Chunk {

@@ -5,6 +5,8 @@
 // slopes of the 128 keys and 32 queries go through shared memory, and each warp adds its piece of the product with these keys to dq, which lies in the
 // block's scratch as f32 until the last of its keys. So dq is a chain over ascending keys, 16 at a time. There are as many such blocks as
 // multiprocessors, one head after another: their scratch stays in the cache.
+// With wgmma such a block is two warpgroups, which have 64 keys each and 64 queries at a time. Keys and values lie in shared memory, too. One of the two,
+// by turns, finds the piece of dq.
 // Otherwise sums over keys have blocks of their own, as in AttendGradDevice.cpp, where a warp has 16 queries and its scores have queries as
 // rows. They compute scores once more, but their sums are the same chains: no bit depends on that choice, which hangs on the plan.
 // Sums over examples (dbias) always have blocks of their own, with queries as rows.
@@ -23,7 +25,7 @@ using namespace mlir;
 namespace cinch::kernels {
 namespace {
 
-constexpr int64_t kQueries = kWarpRows * kTensorWarps, kQueryStep = 32;
+constexpr int64_t kQueries = kWarpRows * kTensorWarps, kQueryStep = 32, kGroupQueryStep = 64;
 constexpr int64_t kMostQueries = 4096; // of a group of heads: what is known of each lies in shared memory
 
 // How backward is cut. Heads of more than 64 features have too many sums for a warp's registers: two warps share 16 keys, and have half of
@@ -32,6 +34,8 @@ struct GradTiles {
   int64_t parts, keys, keyStep, ofK, ofE; // keys of a block that has keys; keys in shared memory at a time; features, with zeros behind
   int64_t blocksT, blocksS, stepsS, heads, keyHeads, queriesOfGroup;
   bool together;    // a block has all of a head
+  bool groups;      // and multiplies by wgmma
+  int64_t queryStep; // queries of a turn
   int64_t togethers; // such blocks
   GradTiles(const AttendSpec &spec, const TargetInfo &target) {
     parts = std::max(spec.K, spec.E) > 64 ? 2 : 1;
@@ -44,6 +48,8 @@ struct GradTiles {
     // Together they take about half of the time, if at least half of the multiprocessors have work.
     together = parts == 1 && queriesOfGroup <= kMostQueries && 2 * keyHeads >= count(keyHeads, target.processors) * target.processors;
     togethers = std::min<int64_t>(keyHeads, target.processors);
+    groups = together && target.warpgroups;
+    queryStep = groups ? kGroupQueryStep : kQueryStep;
   }
   // Of a block that has all of a head: sums over the keys before those that it has now.
   int64_t scratchBytes() const { return together && blocksS > 1 ? queriesOfGroup * ofK * 4 : 0; }
@@ -54,24 +60,37 @@ public:
   TensorBackward(OpBuilder &b, ModuleOp module, const std::string &name, const AttendGradSpec &grad, const TargetInfo &target)
       : TensorAttend(b, module, name, grad.forward, target, bufferCount(grad)), grad(grad), tiles(grad.forward, target) {
     const int64_t rows = tiles.together ? std::max(tiles.keyStep, 2 * kQueryStep) : 2 * std::max(tiles.keyStep, kQueryStep);
-    byK = stageOf(name + "_slopes", rows, tiles.ofK), byE = stageOf(name + "_weights", rows, tiles.ofE);
-    if (tiles.together) {
+    if (!tiles.groups || grad.wantsBiasGrad)
+      byK = stageOf(name + "_slopes", rows, tiles.ofK), byE = stageOf(name + "_weights", rows, tiles.ofE);
+    if (tiles.groups) {
+      int64_t begin = 0;
+      auto take = [&](int64_t rows) {
+        Stage stage = linesOf(begin, rows);
+        begin += stage.bytes();
+        return stage;
+      };
+      keysOfBlock = take(tiles.keys), valuesOfBlock = take(tiles.keys), slopesOfBlock = take(2 * tiles.keys);
+      queriesOfTurns = take(2 * tiles.queryStep), doutsOfTurns = take(2 * tiles.queryStep);
+      rowsOfQueries = take(0).pointer;
+    } else if (tiles.together) {
       OfLaunch memory(tiles);
       Value pointer = simt::sharedOfLaunch(b, loc, module);
       keysOfBlock = memory.keys, keysOfBlock.pointer = pointer;
       slopesOfBlock = memory.slopes, slopesOfBlock.pointer = simt::at(b, loc, pointer, word(index(memory.keys.bytes())));
       rowsOfQueries = simt::at(b, loc, pointer, word(index(memory.keys.bytes() + memory.slopes.bytes())));
-      if (tiles.scratchBytes() > 0) {
-        Value start = arith::IndexCastOp::create(b, loc, b.getI64Type(), mul(thread, tiles.scratchBytes()));
-        start = arith::AddIOp::create(b, loc, start, memref::LoadOp::create(b, loc, offsets, index(bufferCount(grad))));
-        sumsOfBlock = simt::at(b, loc, simt::pointerTo(b, loc, arena, 0), start);
-      }
+      queriesOfTurns = byK, doutsOfTurns = byE;
     } else {
+      queriesOfTurns = byK, doutsOfTurns = byE;
       rowsOfQueries = simt::pointerTo(b, loc, sharedMemory(name + "_rows", 2 * kQueryStep * 2, elem), 3);
+    }
+    if (tiles.scratchBytes() > 0) {
+      Value start = arith::IndexCastOp::create(b, loc, b.getI64Type(), mul(thread, tiles.scratchBytes()));
+      start = arith::AddIOp::create(b, loc, start, memref::LoadOp::create(b, loc, offsets, index(bufferCount(grad))));
+      sumsOfBlock = simt::at(b, loc, simt::pointerTo(b, loc, arena, 0), start);
     }
     if (!drawsForItself(tiles.keyStep) && (!tiles.together || grad.wantsBiasGrad))
       drawsOfQueries = tensorDraws(name, kQueries, tiles.keyStep);
-    drawsOfKeys = tensorDraws(name + "_turned", 2 * kQueryStep, tiles.keys);
+    drawsOfKeys = tensorDraws(name + "_turned", 2 * tiles.queryStep, tiles.keys);
     // Shares carry the factor of those that are kept: 2^(score - lse + log2 of the factor).
     if (spec.dropout > 0) {
       logOfFactor = fmul(log(factorOfKept), number(llvm::numbers::log2e));
@@ -110,8 +129,13 @@ public:
     return function;
   }
 
-  // What blocks of all keys of a head have beside what their kernel declares, since it would be too much for that: the keys, the slopes of
-  // two turns, and RowOfQuery of all queries.
+  // What blocks of all keys of a head have beside what their kernel declares, since it would be too much for that.
+  static int64_t bytesOfLaunch(const GradTiles &tiles) {
+    if (!tiles.groups)
+      return OfLaunch(tiles).bytes();
+    return TensorAttend::bytesOfLaunch((4 * tiles.keys + 4 * tiles.queryStep) * 2 * kLineFeatures + tiles.queriesOfGroup * 8);
+  }
+  // Without wgmma: the keys, the slopes of two turns, and RowOfQuery of all queries.
   struct OfLaunch {
     Stage keys, slopes;
     int64_t rows;
@@ -262,12 +286,16 @@ private:
   void gradientsOfKeys(Values lead, Value group, Value s0) {
     const int64_t perGroup = spec.A / spec.G, groups = kTensorWarps / tiles.parts, ofK = tiles.ofK / tiles.parts, ofE = tiles.ofE / tiles.parts;
     Value key = mul(rem(warp, groups), kWarpRows), firstKey = add(s0, key), part = div(warp, groups); // key: within the tile
-    Value from = spec.causal ? mul(div(s0, kQueryStep), kQueryStep) : index(0);
+    Value from = spec.causal ? mul(div(s0, tiles.queryStep), tiles.queryStep) : index(0);
     Located any = headAt(grad, lead, mul(group, perGroup));
     Matrices ofKeys = matricesOf(any);
-    auto k = leftSide(ofKeys.k, firstKey, tiles.ofK), v = leftSide(ofKeys.v, firstKey, tiles.ofE);
+    SmallVector<Values> k, v; // in registers
+    if (!tiles.groups)
+      k = leftSide(ofKeys.k, firstKey, tiles.ofK), v = leftSide(ofKeys.v, firstKey, tiles.ofE);
     if (tiles.together)
       bring(keysOfBlock, ofKeys.k, s0);
+    if (tiles.groups)
+      bring(valuesOfBlock, ofKeys.v, s0);
     Values start = zeros((ofK + ofE) / 2);
     Values sums = loop(index(0), index(perGroup), 1, start, [&](Value member, ValueRange ofMember) {
       Located head = headAt(grad, lead, add(mul(group, perGroup), member));
@@ -285,7 +313,7 @@ private:
   // read the slopes, and the next turn begins. So there are two places of each, which turns have by turns.
   Values overQueries(const Located &head, Value member, Value from, ArrayRef<Values> k, ArrayRef<Values> v, Value s0, Value key, Value part,
                      ValueRange before) {
-    const int64_t ofK = tiles.ofK / tiles.parts, ofE = tiles.ofE / tiles.parts, last = (spec.T - 1) / kQueryStep * kQueryStep;
+    const int64_t ofK = tiles.ofK / tiles.parts, ofE = tiles.ofE / tiles.parts, step = tiles.queryStep, last = (spec.T - 1) / step * step;
     static_assert(kQueryStep * 8 == kAttendThreads);
     Matrices matrices = matricesOf(head);
     struct Turn {
@@ -294,10 +322,11 @@ private:
       Draws draws;
     };
     auto turnAt = [&](Value t0) {
-      Value parity = rem(div(t0, kQueryStep), 2), first = mul(parity, kQueryStep);
+      Value parity = rem(div(t0, step), 2), first = mul(parity, step);
       Draws draws = drawsOfKeys;
-      draws.first = first, draws.queries = kQueryStep;
-      return Turn{parity, tiles.together ? add(mul(member, tiles.queriesOfGroup / (spec.A / spec.G)), t0) : first, shortened(linesFrom(byK, first), kQueryStep), shortened(linesFrom(byE, first), kQueryStep), draws};
+      draws.first = first, draws.queries = step;
+      Value rows = tiles.together ? add(mul(member, tiles.queriesOfGroup / (spec.A / spec.G)), t0) : first;
+      return Turn{parity, rows, shortened(linesFrom(queriesOfTurns, first), step), shortened(linesFrom(doutsOfTurns, first), step), draws};
     };
     Value mine = div(self, 8);
     auto rowAt = [&](Value first) { return tiles.together ? RowOfQuery() : rowOfQuery(head, add(first, mine), 8, spec.scale); };
@@ -317,36 +346,45 @@ private:
     awaitTiles();
     auto turn = [&](Value t0, ValueRange carried, bool masked) {
       Values dk(carried.take_front(size_t(ofK / 2))), dv(carried.drop_front(size_t(ofK / 2)));
-      Value following = min(add(t0, kQueryStep), index(last)); // behind the last turn it comes once more
-      const Turn here = turnAt(t0), next = turnAt(add(t0, kQueryStep));
+      Value following = min(add(t0, step), index(last)); // behind the last turn it comes once more
+      const Turn here = turnAt(t0), next = turnAt(add(t0, step));
       bringTurn(next, following);
       RowOfQuery nextRow = rowAt(following);
-      Values dq = tiles.together ? sumsOfKeysBefore(member, t0) : Values();
-      if (sumsOfBlock)
+      Values dq = tiles.together && !tiles.groups ? sumsOfKeysBefore(member, t0) : Values();
+      if (sumsOfBlock && !tiles.groups)
         simt::syncTeam(b, loc); // what was asked for stays in front of the products
       auto [weights, slopes] = turnedSlopes(head, k, v, here.queries, here.douts, here.draws, here.rows, t0, s0, key, masked);
-      sumUp(weights, here.douts, ofPart(part, ofE), ofE, dv);
-      sumUp(slopes, here.queries, ofPart(part, ofK), ofK, dk);
       Stage mySlopes = tiles.together ? linesFrom(slopesOfBlock, mul(here.parity, tiles.keys)) : Stage();
-      if (tiles.together)
+      if (tiles.groups) {
         storeShares(slopes, mySlopes, key);
+        dv = simt::finishedSums(b, loc, groupSumUp(weights, here.douts, ofE, dv));
+        dk = simt::finishedSums(b, loc, groupSumUp(slopes, here.queries, ofK, dk));
+      } else {
+        sumUp(weights, here.douts, ofPart(part, ofE), ofE, dv);
+        sumUp(slopes, here.queries, ofPart(part, ofK), ofK, dk);
+        if (tiles.together)
+          storeShares(slopes, mySlopes, key);
+      }
       writeRowOf(next, nextRow);
       drawTile(next.draws, head, following, s0);
       awaitTiles();
-      if (tiles.together)
+      if (tiles.groups)
+        addToQueriesByTurns(head, member, here.parity, t0, s0, mySlopes);
+      else if (tiles.together)
         addToQueries(head, member, t0, s0, mySlopes, dq);
       dk.append(dv);
       return dk;
     };
-    return loops(from, max(from, plainQueries(s0)), index(spec.T), kQueryStep, before, turn, true);
+    return loops(from, max(from, plainQueries(s0)), index(spec.T), step, before, turn, true);
   }
   // Queries from here on, whole turns, look at all keys of the block. Keys beyond the last one do not matter as rows, which nobody stores, but
   // their slopes do.
   Value plainQueries(Value s0) {
-    const Value none = index((spec.T + kQueryStep - 1) / kQueryStep * kQueryStep);
+    const int64_t step = tiles.queryStep;
+    const Value none = index((spec.T + step - 1) / step * step);
     if (spec.hasKeys)
       return none;
-    Value from = spec.causal ? min(none, mul(ceilDiv(add(s0, tiles.keys - 1), kQueryStep), kQueryStep)) : index(0);
+    Value from = spec.causal ? min(none, mul(ceilDiv(add(s0, tiles.keys - 1), step), step)) : index(0);
     if (tiles.together && spec.S % tiles.keys)
       from = select(below(index(spec.S), add(s0, tiles.keys)), none, from);
     return from;
@@ -356,7 +394,14 @@ private:
   // The shares as the sums take them, and ds, of the warp's keys and the queries in shared memory, of which the first is number `rows` there.
   std::pair<Values, Values> turnedSlopes(const Located &head, ArrayRef<Values> k, ArrayRef<Values> v, const Stage &queries, const Stage &douts,
                                          const Draws &draws, Value rows, Value t0, Value s0, Value key, bool masked) {
-    Values weights = products(k, queries), slopes = products(v, douts);
+    Values weights, slopes;
+    if (tiles.groups) {
+      Value first = mul(div(key, 4 * kWarpRows), 4 * kWarpRows); // of the warpgroup
+      weights = simt::finishedSums(b, loc, groupProducts(linesFrom(keysOfBlock, first), queries, tiles.ofK));
+      slopes = simt::finishedSums(b, loc, groupProducts(linesFrom(valuesOfBlock, first), douts, tiles.ofE));
+    } else {
+      weights = products(k, queries), slopes = products(v, douts);
+    }
     finishScores(head, weights, add(s0, key), t0, true, masked);
     Values two;    // neighbouring queries
     Value bits[2]; // of two neighbouring queries: keys key + group + 8 i
@@ -410,7 +455,7 @@ private:
       if (!sumsOfBlock)
         return give();
       // Whether no keys behind these are looked at.
-      Value limit = spec.causal ? min(index(spec.S), add(t0, kQueryStep)) : index(spec.S), isLast = atLeast(add(s0, tiles.keys), limit);
+      Value limit = limitOfTurn(t0), isLast = atLeast(add(s0, tiles.keys), limit);
       when(isLast, give);
       when(below(add(s0, tiles.keys), limit), [&] {
         Value to = placeOfSums(member, t0);
@@ -419,6 +464,48 @@ private:
       });
     });
   }
+
+  // With wgmma, one warpgroup has all of a turn's queries and their gradients; the next turn, the other one. The chain of a query goes on over keys from
+  // turn to turn of the blocks of keys, through the block's scratch: groups of four numbers, of each thread side by side.
+  void addToQueriesByTurns(const Located &head, Value member, Value parity, Value t0, Value s0, const Stage &slopes) {
+    const int64_t count = tiles.ofK / 2, groupThreads = 4 * 32;
+    Value isMine = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, div(warp, 4), parity);
+    when(isMine, [&] {
+      const int64_t perMember = tiles.queriesOfGroup / (spec.A / spec.G) * tiles.ofK;
+      auto placeOfFour = [&](int64_t four) {
+        Value element = add(add(add(mul(member, perMember), mul(t0, tiles.ofK)), mul(rem(self, groupThreads), 4)), four * groupThreads * 4);
+        return simt::at(b, loc, sumsOfBlock, word(mul(element, 4)));
+      };
+      Values dq = zeros(count);
+      if (sumsOfBlock) {
+        Value isFirst = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, s0, index(0));
+        dq.clear();
+        for (int64_t four = 0; four < count / 4; ++four)
+          for (Value sum : simt::loadNumbers(b, loc, placeOfFour(four), 4))
+            dq.push_back(select(isFirst, number(0), sum));
+      }
+      dq = simt::preparedSums(b, loc, dq);
+      Value a = addressOf(slopes), c = addressOf(keysOfBlock);
+      for (int64_t row = 0; row < tiles.keys; row += 16)
+        dq = simt::multiplyTiles(b, loc, {a, row * 2 * kLineFeatures, true}, {c, row * 2 * kLineFeatures, true}, dq);
+      simt::endProducts(b, loc);
+      dq = simt::finishedSums(b, loc, dq);
+      auto give = [&] {
+        storeRows(dq, place(grad.dq, head.where), grad.dq, add(t0, mul(rem(warp, 4), kWarpRows)), spec.T, {}, tiles.ofK, spec.K,
+                  [](int64_t, Value sum) { return sum; });
+      };
+      if (!sumsOfBlock)
+        return give();
+      Value limit = limitOfTurn(t0), isLast = atLeast(add(s0, tiles.keys), limit);
+      when(isLast, give);
+      when(below(add(s0, tiles.keys), limit), [&] {
+        for (int64_t four = 0; four < count / 4; ++four)
+          simt::storeNumbers(b, loc, ArrayRef<Value>(dq).slice(size_t(4 * four), 4), placeOfFour(four), false);
+      });
+    });
+  }
+  // Behind the keys that a turn's queries look at.
+  Value limitOfTurn(Value t0) { return spec.causal ? min(index(spec.S), add(t0, tiles.queryStep)) : index(spec.S); }
 
   // ---- The bias ----------------------------------------------------------------------------------------------------------------
   void gradientOfBias(Value head, Value t0, Value s0) {
@@ -441,7 +528,8 @@ private:
   const AttendGradSpec &grad;
   const GradTiles tiles;
   Stage byK, byE; // keys and values, or queries and dout
-  Stage keysOfBlock, slopesOfBlock; // if all of a head is together
+  Stage queriesOfTurns, doutsOfTurns; // of two turns
+  Stage keysOfBlock, valuesOfBlock, slopesOfBlock; // if all of a head is together; values with wgmma alone
   Value rowsOfQueries; // in shared memory: of two turns' queries, or of all
   Value sumsOfBlock;   // in its scratch; null: it has none
   Value logOfFactor, partOfKept; // null: there is no dropout
@@ -459,7 +547,7 @@ Grid gridOfTensorAttend(const AttendGradSpec &grad, const TargetInfo &target) {
   GradTiles tiles(grad.forward, target);
   Grid grid = gridOfBlocks(tiles.together ? tiles.togethers : itemsOfTensorAttend(grad, target), kAttendThreads, target);
   if (tiles.together)
-    grid.shared = TensorBackward::OfLaunch(tiles).bytes();
+    grid.shared = TensorBackward::bytesOfLaunch(tiles);
   return grid;
 }
 

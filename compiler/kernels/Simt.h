@@ -86,6 +86,8 @@ void showToProducts(mlir::OpBuilder &, mlir::Location);
 // all bytes have come that it was told to expect. One thread asks for all of it.
 void expectBytes(mlir::OpBuilder &, mlir::Location, mlir::Value barrier, int64_t bytes);
 void copyBox(mlir::OpBuilder &, mlir::Location, mlir::Value to, mlir::Value map, mlir::ValueRange begin, mlir::Value barrier);
+// The same number (i64), found anew where this stands: nothing that is made of it moves out of a loop, where it would hold registers.
+mlir::Value foundHere(mlir::OpBuilder &, mlir::Location, mlir::Value);
 // 64 x 16 times 16 x N, added to `sums`: row 16 w + l / 4 (and 8 below) and columns 2 (l % 4) + 8 j are those of lane l of warp w, as in
 // multiplyMatrices. Both operands lie in shared memory in lines of 128 bytes (ContractTensor.h, GroupTiles) from `at` (i64, an address) on
 // and so many bytes beside; `turned`: a line has 64 rows at one k. It goes on by and by: `sums` are not to be touched before `finishedSums` returns them.
@@ -95,6 +97,8 @@ struct TileOfLines {
   bool turned = false;
 };
 llvm::SmallVector<mlir::Value> multiplyTiles(mlir::OpBuilder &, mlir::Location, TileOfLines a, TileOfLines b, mlir::ValueRange sums);
+// The same, and the sums begin with it: of so many columns.
+llvm::SmallVector<mlir::Value> firstTiles(mlir::OpBuilder &, mlir::Location, TileOfLines a, TileOfLines b, int64_t columns);
 // The same with the left side in registers: four words a lane, each warp's sixteen rows as multiplyMatrices takes them.
 llvm::SmallVector<mlir::Value> multiplyRows(mlir::OpBuilder &, mlir::Location, mlir::ValueRange a, TileOfLines b, mlir::ValueRange sums);
 // Before products: what was written to registers, sums and left sides, is there for them. Behind them: they are a group; at most so many groups are

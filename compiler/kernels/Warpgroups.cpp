@@ -64,6 +64,17 @@ void awaitProducts(OpBuilder &b, Location loc, int groups) {
   assembly(b, loc, {}, {}, "wgmma.wait_group.sync.aligned " + std::to_string(groups) + ";", "");
 }
 
+Value foundHere(OpBuilder &b, Location loc, Value number) {
+  return assembly(b, loc, {b.getI64Type()}, {number}, "mov.b64 $0, $1;", "=l,l").getResult(0);
+}
+
+static SmallVector<Value> members(OpBuilder &b, Location loc, Value structure, size_t count) {
+  SmallVector<Value> each;
+  for (size_t i = 0; i < count; ++i)
+    each.push_back(LLVM::ExtractValueOp::create(b, loc, structure, int64_t(i)));
+  return each;
+}
+
 // Takes sums in registers, or words, and returns them there: what uses them comes behind it, what made them before.
 static SmallVector<Value> onSums(OpBuilder &b, Location loc, ValueRange sums, ValueRange others, const std::string &text,
                                  const std::string &constraints) {
@@ -75,11 +86,7 @@ static SmallVector<Value> onSums(OpBuilder &b, Location loc, ValueRange sums, Va
   SmallVector<Value> operands(sums);
   operands.append(others.begin(), others.end());
   auto type = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(sums.getTypes()));
-  Value result = assembly(b, loc, {type}, operands, text, all + constraints).getResult(0);
-  SmallVector<Value> each;
-  for (size_t i = 0; i < sums.size(); ++i)
-    each.push_back(LLVM::ExtractValueOp::create(b, loc, result, int64_t(i)));
-  return each;
+  return members(b, loc, assembly(b, loc, {type}, operands, text, all + constraints).getResult(0), sums.size());
 }
 SmallVector<Value> preparedSums(OpBuilder &b, Location loc, ValueRange registers) {
   return onSums(b, loc, registers, {}, "wgmma.fence.sync.aligned;", "");
@@ -106,8 +113,8 @@ static std::string registers(size_t first, size_t count) {
   return text + "}, ";
 }
 // Up to the left side. Operands are numbered: the sums as results, the sums as operands, then the others.
-static std::string beginOfMultiply(size_t sums) {
-  return "{\n.reg .pred adds;\nsetp.ne.b32 adds, 1, 0;\nwgmma.mma_async.sync.aligned.m64n" + std::to_string(sums * 2) + "k16.f32.bf16.bf16 " +
+static std::string beginOfMultiply(size_t sums, bool adds = true) {
+  return "{\n.reg .pred adds;\nsetp.ne.b32 adds, " + std::string(adds ? "1" : "0") + ", 0;\nwgmma.mma_async.sync.aligned.m64n" + std::to_string(sums * 2) + "k16.f32.bf16.bf16 " +
          registers(0, sums);
 }
 
@@ -116,6 +123,16 @@ SmallVector<Value> multiplyTiles(OpBuilder &b, Location loc, TileOfLines x, Tile
   std::string text = beginOfMultiply(sums.size()) + "$" + std::to_string(others) + ", $" + std::to_string(others + 1) + ", adds, 1, 1, " +
                      (x.turned ? "1, " : "0, ") + (y.turned ? "1" : "0") + "; }";
   return onSums(b, loc, sums, {describe(b, loc, x), describe(b, loc, y)}, text, ",l,l");
+}
+
+SmallVector<Value> firstTiles(OpBuilder &b, Location loc, TileOfLines x, TileOfLines y, int64_t columns) {
+  const size_t count = size_t(columns / 2);
+  std::string text = beginOfMultiply(count, false) + "$" + std::to_string(count) + ", $" + std::to_string(count + 1) + ", adds, 1, 1, " +
+                     (x.turned ? "1, " : "0, ") + (y.turned ? "1" : "0") + "; }", results;
+  for (size_t i = 0; i < count; ++i)
+    results += "=f,";
+  auto type = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(count, b.getF32Type()));
+  return members(b, loc, assembly(b, loc, {type}, {describe(b, loc, x), describe(b, loc, y)}, text, results + "l,l").getResult(0), count);
 }
 
 SmallVector<Value> multiplyRows(OpBuilder &b, Location loc, ValueRange x, TileOfLines y, ValueRange sums) {

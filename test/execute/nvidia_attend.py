@@ -2,9 +2,9 @@
 """Attention of a GPU, executed on the CPU (standin.py): over sizes beside and beyond its tiles, masks, biases, groups, dropout, sums in
 blocks, the parameters after two steps are those of the CPU's kernels, bit for bit, under other orders of threads and other plans.
 
-In programs of bf16 it runs on tensor cores, of which there is a model of an A100's and of an H100's. After two steps the
-parameters' movements are near those that the same program has in f64, nearer to those of the CPU's program of bf16, and the same bits under
-other plans and orders of threads. Faults planted into its barriers, shuffles and matrices are found.
+In programs of bf16 it runs on tensor cores, of which there is a model of an A100's (mma.sync) and of an H100's (wgmma, where heads have at most 64
+features). After two steps the parameters' movements are near those that the same program has in f64, nearer to those of the CPU's program of bf16,
+and the same bits under other plans and orders of threads. Faults planted into its barriers, shuffles and matrices are found.
 
 usage: nvidia_attend.py [NAME...]      a NAME chooses cases by a part of it; bf16, f32, faults: all cases of these
 """
@@ -81,19 +81,19 @@ CASES_OF_BF16 = CASES + [
 ]
 
 
-def made(number, case, kind, seed):
-    """The source of a case, its data drawn from `seed`, and the arguments of a run."""
+def made(number, case, kind, seed, mark=""):
+    """The source of a case, its data drawn from `seed`, and the arguments of a run; `mark` tells it from the same case elsewhere."""
     name, sizes, arguments = case
     sizes = {**SIZES, **sizes}
     bias = "param p: f32[A, T, S] ~ normal(1)" if "bias" in arguments else ""
     more = ["grain 2"] * ("grain" in name) + ["precision bf16(master = f32, accumulate = f32)"] * (kind == "bf16")
     text = TEXT % dict(sizes, arguments=arguments, bias=bias, keys="keys = keep > 0" if "keys" in arguments else "", more="\n  ".join(more))
-    folder = programs.FOLDER / ("data-%s%d" % (kind, number))
+    folder = programs.FOLDER / ("data-%s%d%s" % (kind, number, mark))
     folder.mkdir()
     draw = np.random.default_rng(seed)
     np.savez(folder / "t.npz", x=draw.standard_normal((8, sizes["T"], 7)).astype("f4"), z=draw.standard_normal((8, sizes["S"], 7)).astype("f4"),
              keep=draw.integers(0, 2, (8, sizes["S"])).astype("i4") * (np.arange(8) % 3 > 0)[:, None])
-    return programs.source("attend-%s%d" % (kind, number), text), ["--data", folder, "--quiet"]
+    return programs.source("attend-%s%d%s" % (kind, number, mark), text), ["--data", folder, "--quiet"]
 
 
 def final(out):
@@ -123,8 +123,14 @@ def apart(found, wanted, start):
 
 def check_bf16(entry):
     number, case = entry
-    source, run = made(number, case, "bf16", number)
-    name = "narrow%d" % number
+    # Where heads are many, a block has a head: both kinds of GPU do that in ways of their own.
+    for kind in ["a100", "h100"] if case[0].startswith("many heads") else ["a100" if number % 3 == 0 else "h100"]:
+        check_on(kind, number, case)
+
+
+def check_on(kind, number, case):
+    source, run = made(number, case, "bf16", number, kind)
+    name = "narrow%d-%s" % (number, kind)
 
     def cpu(kind, flags, words=()):
         out = programs.FOLDER / (name + kind)
@@ -134,7 +140,6 @@ def check_bf16(entry):
     near, start = cpu("-cpu", []), cpu("-start", [], ["--steps", "0"])
     exact = cpu("-f64", ["--set", "train.precision=f64"])
     exact = {path: value.astype("f8") for path, value in exact.items()}
-    kind = "h100" if number % 2 else "a100"
     cut = "2" if "grain" in case[0] else "1"
     builds = [standin.Program(source, name + cut, "--microbatch", cut, target="nvidia:" + kind),
               standin.Program(source, name + "all", "--remat", "all", "--order-seed", "2", target="nvidia:" + kind)]
@@ -203,6 +208,42 @@ def planted_faults():
     verdicts.expect(missed["barrier"] <= 2 and missed["shuffle"] == 0 and missed["matrix"] == 0, "faults were not found: %s" % missed)
 
 
+GROUP_FAULTS = {"barrier": "void @llvm.nvvm.barrier", "show": "fence.proxy.async", "products": "wgmma.wait_group", "swizzle": "wgmma.mma_async",
+                "lines": "wgmma.mma_async", "turned": "wgmma.mma_async", "rows": "wgmma.mma_async", "copy": "llvm.nvvm.cp.async.cg"}
+
+
+def planted_faults_of_groups():
+    """By wgmma, each kind of fault is found somewhere: fences and waits that are left out, matrices described in another way, registers exchanged."""
+    case = ("faults of groups", dict(B=1, T=70, S=66, A=68, G=68, K=24, E=16), ", causal = true, dropout = 0.2")
+    source, run = made(98, case, "bf16", 98)
+    built = standin.Program(source, "group-faults", "--microbatch", "1", target="nvidia:h100")
+    wanted, run = programs.FOLDER / "group-faults-out", [*run, "--steps", "1"]
+    built.run(*run, "--out", wanted)
+    right = (wanted / "final.safetensors").read_bytes()
+    kernels = re.split(r"(?m)^define ", (programs.FOLDER / "group-faults.ll").read_text())
+    counts, places = dict.fromkeys(GROUP_FAULTS, 0), {kind: [] for kind in GROUP_FAULTS}
+    for kernel in kernels[1:]:
+        mine = "wgmma.mma_async" in kernel and "ex2.approx" in kernel
+        for line in kernel.splitlines():
+            for kind, word in GROUP_FAULTS.items():
+                inRegisters = "}, {" in line
+                if "call " in line and word in line and (word != "wgmma.mma_async" or inRegisters == (kind == "rows")):
+                    counts[kind] += 1
+                    if mine:
+                        places[kind].append(counts[kind])
+    verdicts.expect(all(len(list_) >= 4 for list_ in places.values()), "no places for faults: %s" % {k: len(v) for k, v in places.items()})
+    found = dict.fromkeys(GROUP_FAULTS, 0)
+
+    def plant(entry):
+        kind, number = entry
+        ended, left = built.run_with_fault(kind, number, *run)
+        found[kind] += ended.returncode in (4, 99) or (ended.returncode == 0 and left != right)
+
+    chosen = [(kind, list_[i * (len(list_) - 1) // 2]) for kind, list_ in places.items() if list_ for i in range(3)]
+    programs.in_parallel(plant, chosen)
+    verdicts.expect(min(found.values()) > 0, "a kind of fault was not found: %s" % found)
+
+
 def main():
     words = sys.argv[1:]
     chosen = lambda list_, kind: [case for case in enumerate(list_) if not words or kind in words or any(word in case[1][0] for word in words)]
@@ -210,6 +251,7 @@ def main():
     programs.in_parallel(check_bf16, chosen(CASES_OF_BF16, "bf16"))
     if not words or "faults" in words:
         planted_faults()
+        planted_faults_of_groups()
 
 
 if __name__ == "__main__":

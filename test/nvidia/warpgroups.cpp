@@ -186,7 +186,7 @@ void standin_show() {
 // What a launch gave its block, where there are no barriers.
 void standin_memory_of_launch(char *shared) { block.shared = shared; }
 void standin_prepared_sums(float *, uint32_t) { block.fibers[block.current].prepared = true; }
-void standin_begin_products() {}
+void standin_begin_products() { block.fibers[block.current].prepared = true; }
 // Sums are away until somebody has waited for the products: who looks at the registers finds this number.
 static void multiply(float *sums, uint32_t count, const Product &product) {
   constexpr uint32_t kAway = 0x7fc0dead;
