@@ -109,6 +109,19 @@ bool Elaborator::callable(const LayerItem &layer, Span span, Frame &frame) {
   return true;
 }
 
+// A layer, or an instance of one, that takes nothing: its name alone is a call.
+bool Elaborator::isCalledByName(const std::string &name, Frame &frame) {
+  const LayerItem *layer = nullptr;
+  if (auto own = frame.names.find(name); own != frame.names.end())
+    layer = own->second.kind == Binding::Use ? findLayer(own->second.use->layer.text, frame.file) : nullptr;
+  else if (!(frame.file != 0 && fileFrame.names.count(name)))
+    layer = findLayer(name, frame.file);
+  if (!layer || (layer->form != LayerItem::Layer && layer->form != LayerItem::ReversibleLayer))
+    return false;
+  const auto &parameters = layer->signature.parameters;
+  return std::all_of(parameters.begin(), parameters.end(), [](const ast::Parameter &parameter) { return parameter.value != nullptr; });
+}
+
 Value Elaborator::callNamed(const Expr &site, const Expr &callee, const std::vector<Slot> *slots,
                             const std::vector<Arg> &args, Frame &frame) {
   const std::string &name = callee.text;

@@ -222,6 +222,7 @@ private:
 
   // ---- Calls.cpp: what is called, and with which values
   Value evalCall(const ast::Expr &expr, Frame &frame);
+  bool isCalledByName(const std::string &name, Frame &frame);
   Value callNamed(const ast::Expr &site, const ast::Expr &callee, const std::vector<ast::Slot> *slots,
                   const std::vector<ast::Arg> &args, Frame &frame);
   bool evalArgs(const std::vector<ast::Arg> &args, Frame &frame, std::vector<Argument> &values);

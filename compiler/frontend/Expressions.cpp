@@ -39,6 +39,8 @@ Value Elaborator::eval(const Expr &expr, Frame &frame) {
   case ExprKind::Name:
     if (frame.index && frame.index->find(expr.text) >= 0)
       value = failure(Code::E0404, expr.span, "index `" + expr.text + "` is no value", frame);
+    else if (isCalledByName(expr.text, frame))
+      value = callNamed(expr, expr, nullptr, {}, frame);
     else
       value = lookup(expr.text, expr.span, frame);
     if (frame.index && value.isTensor())

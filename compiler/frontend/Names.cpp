@@ -72,6 +72,7 @@ struct Checker {
   LayerGraph graph;
   const LayerItem *current = nullptr;
   int calls = 0;
+  int layers = 0, predictLayers = 0; // called by their names alone
   std::set<std::string> told; // unknown names of this body that were reported
   bool fieldsUnknown = false; // a `train` whose data does not exist
   bool numbering = false;
@@ -181,6 +182,9 @@ struct Checker {
     inSlot = outer;
   }
 
+  // A layer that takes nothing is called without parentheses. Two such calls draw different numbers.
+  bool isLayer(const std::string &name) { return !body.count(name) && tables.find(name, fileId); }
+  int nextLayer() { return inPredict ? (1 << 29) + predictLayers++ : (1 << 20) + layers++; } // so that they move no number of another call
   int nextCall() { return inPredict ? predictCalls++ : calls++; }
 
   void expr(const Expr *e) {
@@ -192,6 +196,8 @@ struct Checker {
     case ExprKind::Bool:
       return;
     case ExprKind::Name:
+      if (numbering && isLayer(e->text))
+        tables.callNumbers[e] = nextLayer();
       return mention(e->text, e->span);
     case ExprKind::Call:
       if (numbering)
@@ -206,6 +212,8 @@ struct Checker {
     case ExprKind::Index:
       if (numbering && e->children[0]->kind == ExprKind::Name && isBracketCall(e->children[0]->text))
         tables.callNumbers[e] = nextCall();
+      else if (numbering && e->children[0]->kind == ExprKind::Name && isLayer(e->children[0]->text))
+        tables.callNumbers[e] = nextLayer();
       expr(e->children[0].get());
       return slots(e->slots);
     case ExprKind::Reduction:
@@ -428,7 +436,7 @@ struct Checker {
 
   void layer(const LayerItem &item) {
     current = &item;
-    calls = 0;
+    calls = layers = 0;
     told.clear();
     body.clear();
     for (const SizeParameter &size : item.sizes)
@@ -469,7 +477,7 @@ struct Checker {
   }
 
   void trainBlock(const TrainItem &item, const File &file) {
-    calls = 0;
+    calls = layers = 0;
     told.clear();
     body.clear();
     auto data = fileScope.find(item.data.text);

@@ -31,6 +31,11 @@ void findLevels(LoopPlan &plan) {
   plan.variesCol.assign(count, false);
   plan.needed.assign(count, false);
   plan.sweep.assign(count, 0);
+  // A chain that goes on from what is stored along the columns varies over them. One that begins is planned as if it went on: the planner does not know
+  // which it will be, and counts its scratch.
+  std::vector<bool> storedInColumns(count, false);
+  for (const LoopStore &store : spec.stores)
+    storedInColumns[store.node] = storedInColumns[store.node] || store.view.strides.back() != 0;
   for (size_t n = 0; n < count; ++n) {
     const LoopNode &node = spec.nodes[n];
     bool row = false, col = false, constant = node.op != LoopOp::ReduceChain && !reducesColumns(node.op);
@@ -54,6 +59,7 @@ void findLevels(LoopPlan &plan) {
       col = plan.rowColumns > 0;
     if (node.op == LoopOp::ReduceChain) {
       row = false;
+      col = col || storedInColumns[n];
       ++plan.sweep[n];
     }
     plan.variesRow[n] = row;

@@ -52,6 +52,8 @@ std::map<int64_t, Hint> findHints(const analysis::Step &step, const analysis::St
 
 StageHints stageHints(const analysis::Step &step, const analysis::StageHomes &homes, int stages) {
   StageHints out;
+  if (stages == 1) // hints mean nothing, whatever other workers there are
+    return out;
   int last = int(homes.segments.size()) - 1;
   std::map<int, Hint> at; // by segment
   for (auto &[number, hint] : findHints(step, homes)) {
