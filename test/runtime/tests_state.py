@@ -313,9 +313,15 @@ def test_damaged_checkpoints(t):
     shutil.copytree(t.path("a"), t.path("b"))
     for name in checkpoints(t, "b"):
         programs.write(t.path("b", "run", name), b"damaged")
-    code, out, err = t.call(program, "--data", data, "--out", "b", "--resume")
-    t.check(code == 0 and "starting afresh" in out and err.count("passed over") == 3, "all damaged", out + err)
-    t.check(content(t.path("b", "final.safetensors")) == whole, "afresh, to the same end")
+    before = sorted(os.listdir(t.path("b"))) + checkpoints(t, "b")
+    t.refused(3, ["step-00000020.safetensors is passed over: it has 7 bytes", "none of the checkpoints under b can be read; 3 are passed over",
+                  "the newest is b/run/step-00000030.safetensors", "without --resume"], program, "--data", data, "--out", "b", "--resume")
+    t.check(sorted(os.listdir(t.path("b"))) + checkpoints(t, "b") == before, "nothing was renamed", str(before))
+    if os.path.exists(t.path("b", "final.safetensors")):
+        os.unlink(t.path("b", "final.safetensors"))
+    t.refused(3, ["none of the checkpoints can be read", "--init"], program, "eval", "--data", data, "--out", "b")
+    code, out, err = t.call(program, "--data", data, "--out", "b")
+    t.check(code == 0 and content(t.path("b", "final.safetensors")) == whole, "without --resume it begins anew", out + err)
 
     other = t.linear(hash="0123456789abcdef")
     code, out, err = t.call(other, "--data", data, "--out", "a", "--resume")
