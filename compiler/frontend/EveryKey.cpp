@@ -16,6 +16,7 @@ void Elaborator::readBestMetric(const Expr &e, Every &every, Frame &frame) {
     return;
   }
   every.best = e.args[0].value->text;
+  every.bestSpan = e.span;
   every.bestIsMax = e.children[0]->text == "max";
   std::vector<std::string> metrics = {"loss"};
   for (const Statement &statement : train->clauses)
@@ -104,6 +105,17 @@ bool Elaborator::readLog(const SettingWord &what, Every &every, Frame &frame) {
   if (plain.empty())
     report(Code::E0603, what.span, "`log` needs csv, jsonl, tensorboard or html in parentheses: log(csv)", frame);
   return true;
+}
+
+// `best` of a checkpoint goes by the first evaluation of the text.
+void Elaborator::checkBest(Frame &frame) {
+  const std::vector<Every> &rules = program.train.every;
+  if (std::any_of(rules.begin(), rules.end(), [](const Every &rule) { return rule.kind == Every::Eval; }))
+    return;
+  for (const Every &rule : rules)
+    if (rule.kind == Every::Checkpoint && !rule.best.empty())
+      report(Code::E0604, rule.bestSpan, "`best` goes by an evaluation, and `train` has none", frame)
+          .help("write every epoch eval(valid), with the data set that says how good a checkpoint is, or leave `best` out");
 }
 
 void Elaborator::readEvery(const Setting &setting, Frame &frame) {

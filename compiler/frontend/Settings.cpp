@@ -295,6 +295,8 @@ void Elaborator::checkKeys() {
   applySettings();
   checkGrain();
   checkNameMaps();
+  if (!diags.hasErrors()) // an evaluation that is wrong is not missing
+    checkBest(frame);
   const Train &settings = program.train;
   if (!settings.steps && !settings.epochs && !seen.count("steps") && !seen.count("epochs"))
     report(Code::E0604, train->header, "`train` needs `steps N` or `epochs N`", frame).help(settingWithEqual("steps", "epochs"));
