@@ -309,8 +309,9 @@ static std::optional<int> showDecision(const CommandLine &line, const Program &p
   }
   int64_t budget = options.budget.value_or(0);
   if (compilation.refused) {
-    int enough = options.workers() > 1 ? moreWorkers(line, context, program, sources, options, compilation.workers.bound) : 0;
-    printRefusal(refusal, compilation, sources, budget, enough);
+    bool chosen = areChosen(line, program); // all numbers were tried
+    int enough = options.workers() > 1 && !chosen ? moreWorkers(line, context, program, sources, options, compilation.workers.bound) : 0;
+    printRefusal(refusal, compilation, sources, budget, enough, chosen);
   }
   if (!line.report.empty()) // of what is refused: the smallest plan
     if (int status = writeOutput(line.report, report::page(report::planJson(compilation, sources, budget))))
