@@ -3,6 +3,7 @@
 #include "runtime/Checkpoint.h"
 #include "runtime/Device.h"
 #include "runtime/InitFile.h"
+#include "runtime/Initialize.h"
 #include "runtime/Normalize.h"
 #include "runtime/Output.h"
 #include "runtime/Peers.h"
@@ -159,6 +160,11 @@ void loadParameters() {
   joinPath(path, run.options.out, "final.safetensors");
   const char *name = run.options.init ? run.options.init : path.text;
   if (run.options.init || run.options.names) {
+    if (run.options.names) { // a part of the parameters may start as the program says
+      initialize(run.meta);
+      if (peers)
+        peers->initialize();
+    }
     loadInitFile();
   } else if (exists(path.text)) {
     loadParameterFile(name);
