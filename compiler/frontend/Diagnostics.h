@@ -125,6 +125,8 @@ private:
 std::string nearestName(std::string_view name, const std::vector<std::string> &candidates);
 // "did you mean `gelu`?", or "".
 std::string didYouMean(std::string_view name, const std::vector<std::string> &candidates);
+// The same, or, if none is near, "there are a, b and c".
+std::string meantOrAll(std::string_view name, const std::vector<std::string> &candidates);
 
 } // namespace cinch
 #endif

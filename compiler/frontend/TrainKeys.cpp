@@ -218,7 +218,7 @@ void Elaborator::readOptimizer(const Setting &setting, Frame &frame) {
   const OptimizerRule *rule = optimizerNamed(word.text);
   if (!rule) {
     report(Code::E0602, word.textSpan, "unknown optimizer `" + word.text + "`", frame)
-        .help(didYouMean(word.text, there));
+        .help(meantOrAll(word.text, there));
     return;
   }
   Optimizer optimizer{rule, rule->defaults(), setting.span};
@@ -280,7 +280,7 @@ void Elaborator::readSchedule(const Setting &setting, Frame &frame) {
   auto found = std::find(names.begin(), names.end(), word.text);
   if (found == names.end()) {
     report(Code::E0602, word.textSpan, "unknown schedule `" + word.text + "`", frame)
-        .help(didYouMean(word.text, names));
+        .help(meantOrAll(word.text, names));
     return;
   }
   schedule.kind = static_cast<ScheduleKind>(found - names.begin());

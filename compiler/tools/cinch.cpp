@@ -218,7 +218,10 @@ static int compile(const CommandLine &line, const Program &program, const Source
 static int writeLibrary(const CommandLine &line, const Program &program, Compilation &compilation, llvm::StringRef object,
                         const std::vector<std::string> &objects, const std::string &runtime) {
   llvm::SmallString<256> folder(line.output == "a.out" ? program.modelName : line.output);
-  std::string name = llvm::sys::path::filename(folder).str();
+  llvm::StringRef last = llvm::sys::path::filename(folder);
+  if (last.consume_back(".so") || last.consume_back(".a")) // the library itself was named, not what it is called in it
+    last.consume_front("lib");
+  std::string name = last.empty() ? program.modelName : last.str();
   llvm::sys::path::remove_filename(folder);
   auto in = [&](const std::string &file) {
     llvm::SmallString<256> path(folder);

@@ -23,6 +23,9 @@ def build(folder):
     run(sys.executable, "points.py")
     said = run(programs.CINCH, "moons.cinch", "--emit=lib", "-o", "moons")
     verdicts.expect("libmoons.a" in said and "moons.h" in said, said)
+    (folder / "named").mkdir()
+    said = run(programs.CINCH, "moons.cinch", "--emit=lib", "-o", "named/libother.so")
+    verdicts.expect(sorted(path.name for path in (folder / "named").iterdir()) == ["libother.a", "libother.so", "other.h"], "-o names a library: " + said)
     run(programs.CINCH, "moons.cinch", "-o", "moons-exe")
     run("./moons-exe", "--data", ".", "--out", "out", "--quiet")
     return run
