@@ -22,6 +22,8 @@ static List<DataMark> marks; // one a field of the data that the program trains 
 static int64_t savedStep = -1;
 static double *bestOfRule;    // NaN: none yet
 static int64_t *waitedOfRule; // evaluations since the best one, of a rule with `patience`
+static int64_t passedOver = 0; // checkpoints that `loadNewest` found damaged; the newest of them is `damaged`
+static Path damaged;
 
 static int folderNumber(const char *dir) {
   Path path;
@@ -315,8 +317,10 @@ void restoreBest(const char *text) {
   }
 }
 
+// False: there is none that can be read; `passedOver` says how many were tried.
 bool loadNewest(TensorList &wanted, const Taking &taking, const char *&name, TensorFileInfo &info) {
   Candidates candidates;
+  passedOver = 0;
   for (candidates.folder = 0; candidates.folder < folders.size; ++candidates.folder)
     listFolder(folders[candidates.folder].text, gather, &candidates);
   for (const Candidate &candidate : candidates.list) {
@@ -339,6 +343,8 @@ bool loadNewest(TensorList &wanted, const Taking &taking, const char *&name, Ten
     }
     if (!good || !file.verify(problem) || !file.load(wanted, problem)) {
       warn("the checkpoint %s is passed over: %s", path.text, problem.text);
+      if (passedOver++ == 0)
+        damaged = path;
       continue;
     }
     info = file.info;
@@ -370,8 +376,14 @@ int64_t lastSavedStep() { return savedStep; }
 
 bool resumeNewest(const char *&name) {
   TensorFileInfo info;
-  if (!loadNewest(everything, Taking(), name, info))
+  if (!loadNewest(everything, Taking(), name, info)) {
+    if (passedOver)
+      fail(kData,
+           "--resume: none of the checkpoints under %s can be read; %lld %s passed over, the newest is %s. Bring a sound one back, or "
+           "begin anew without --resume: what is there is then renamed to *.previous",
+           run.options.out, (long long)passedOver, passedOver == 1 ? "is" : "are", damaged.text);
     return false;
+  }
   checkSameData(name, info.data);
   adoptValues(name, info.notes);
   run.step = info.step;
@@ -390,7 +402,13 @@ bool loadNewestParameters(const char *&name) {
   TensorFileInfo info;
   Taking taking;
   taking.ignored = "optimizer/";
-  return loadNewest(parameters, taking, name, info);
+  bool found = loadNewest(parameters, taking, name, info);
+  if (!found && passedOver)
+    fail(kData,
+         "no parameters: %s/final.safetensors is not there, and none of the checkpoints can be read; %lld %s passed over, the newest is "
+         "%s. Bring a sound file back, or name one with --init",
+         run.options.out, (long long)passedOver, passedOver == 1 ? "is" : "are", damaged.text);
+  return found;
 }
 
 TensorList &parameterTensors() { return parameters; }

@@ -27,7 +27,8 @@ int ruleOutOfPatience();
 int64_t lastSavedStep();
 
 // Goes on from the newest sound checkpoint: fills arena, run.step and run.pending. False: there is none. Damaged ones
-// are passed over with a warning; one of another program, or of data that was changed since, ends the run with kData.
+// are passed over with a warning; if all are, or the newest is of another program, or of data that was changed since, the
+// run ends with kData.
 bool resumeNewest(const char *&name);
 // The parameters alone, of the newest sound checkpoint.
 bool loadNewestParameters(const char *&name);

@@ -37,7 +37,72 @@ void openDataFile(FieldFile &file, const char *folder, const char *name, const D
        missing ? " (--data names the folder of the data files)" : "");
 }
 
-// Rows are matched by number of elements, row-major.
+// The axes of one example, those of size 1 left out; of the shape in a file from axis 1 on.
+static Shape axesOf(const Shape &shape, int first) {
+  Shape axes;
+  for (int i = first; i < shape.rank; ++i)
+    if (shape.dims[i] != 1)
+      axes.dims[axes.rank++] = shape.dims[i];
+  return axes;
+}
+
+// Whether one can be made of the other by merging neighbouring axes, or by splitting some, row-major: [768] and [16, 48] are [3, 16, 16],
+// [16, 16, 3] is not. Walks from border to border that both have; between two of them one must have a single axis. Both have as many elements.
+static bool sameAxes(const Shape &a, const Shape &b) {
+  if (a.rank == b.rank) {
+    for (int i = 0; i < a.rank; ++i)
+      if (a.dims[i] != b.dims[i])
+        return false;
+    return true;
+  }
+  for (int i = 0, k = 0; i < a.rank && k < b.rank;) {
+    int64_t left = a.dims[i], right = b.dims[k];
+    int beginA = i++, beginB = k++;
+    while (left != right)
+      if (left < right)
+        left *= a.dims[i++];
+      else
+        right *= b.dims[k++];
+    if (i - beginA > 1 && k - beginB > 1)
+      return false;
+  }
+  return true;
+}
+
+// How NumPy makes the declared axes of the file's, if they are the same in another order: "transpose(0, 3, 1, 2)". Empty: they are not.
+static Text transposition(const Shape &inFile, const Shape &wanted) {
+  Text text;
+  bool used[12] = {};
+  if (inFile.rank - 1 != wanted.rank)
+    return text;
+  text.add("transpose(0");
+  for (int i = 0; i < wanted.rank; ++i) {
+    int from = 1;
+    while (from < inFile.rank && (used[from] || inFile.dims[from] != wanted.dims[i]))
+      ++from;
+    if (from == inFile.rank)
+      return Text();
+    used[from] = true;
+    text.add(", %d", from);
+  }
+  text.add(")");
+  return text;
+}
+
+static void matchAxes(const FieldFile &file, const FieldSpec &field, const Shape &inFile) {
+  if (sameAxes(axesOf(inFile, 1), axesOf(field.shape, 0)))
+    return;
+  Text how = transposition(inFile, field.shape), mend;
+  if (how.size)
+    mend.add("its axes stand in another order: save it transposed, in NumPy with .%s", how.data);
+  else
+    mend.add("as many values in other axes: transpose it into this order, or, if it only lacks its shape, save it as [%lld, %lld]",
+             (long long)inFile.dims[0], (long long)field.shape.count());
+  fail(kData, "%s: field `%s` has shape %s an example; the file has shape %s, %s", file.path.text, field.name, describe(field.shape).text,
+       describe(inFile).text, mend.data);
+}
+
+// The first axis counts the examples; the others are the declared ones, row-major, but for merged and split neighbours.
 static void matchRows(FieldFile &file, const FieldSpec &field, const Shape &inFile) {
   int64_t wanted = field.shape.count(), found = 1;
   for (int i = 1; i < inFile.rank; ++i)
@@ -48,6 +113,7 @@ static void matchRows(FieldFile &file, const FieldSpec &field, const Shape &inFi
     fail(kData, "%s: field `%s` needs %lld values an example, shape %s; the file has shape %s, %lld an example",
          file.path.text, field.name, (long long)wanted, describe(field.shape).text, describe(inFile).text,
          (long long)found);
+  matchAxes(file, field, inFile);
   if (field.elem == Elem::I32 && isFloat(file.raw))
     fail(kData, "%s: field `%s` is i32, but the file holds %s; save it as whole numbers, in NumPy with astype(\"i4\")", file.path.text, field.name,
          nameOf(file.raw));

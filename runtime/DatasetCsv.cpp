@@ -184,17 +184,33 @@ double ofName(const char *text, const FieldSpec &field, const FieldFile &file, i
        (long long)column + 1, text, field.name, names.data);
 }
 
+bool isReal(const FieldSpec &field) { return field.elem == Elem::F32 || field.elem == Elem::F64; }
+
+// `missing = ..` counts for numbers with a fraction only.
+bool takesMissing(const DatasetSpec &spec, const FieldSpec &field) { return spec.hasMissing && isReal(field); }
+
 double readCell(const char *text, const DatasetSpec &spec, const FieldSpec &field, const FieldFile &file, int64_t line,
                 int64_t column) {
   char *end;
   bool isName = false;
   for (const char *name : field.names)
     isName |= strcmp(text, name) == 0;
-  if (!isName && isMissing(text) && (spec.hasMissing || !field.names.size)) {
-    if (!spec.hasMissing)
-      fail(kData, "%s: line %lld, column %lld: `%s` is no number; `missing = ..` of csv(..) says what such cells count as",
-           file.path.text, (long long)line, (long long)column + 1, text);
-    return spec.missing;
+  if (!isName && isMissing(text)) {
+    if (takesMissing(spec, field))
+      return spec.missing;
+    Text what;
+    if (text[0])
+      what.add("`%s` is no value", text);
+    else
+      what.add("the cell is empty");
+    if (isReal(field))
+      fail(kData, "%s: line %lld, column %lld: %s of field `%s`; `missing = ..` of csv(..) says what such cells count as",
+           file.path.text, (long long)line, (long long)column + 1, what.data, field.name);
+    // A class or a flag that nobody wrote down is not guessed.
+    const char *elem = field.names.size ? "has names" : field.elem == Elem::Bool ? "is bool" : "is i32";
+    fail(kData, "%s: line %lld, column %lld: %s, but field `%s` %s, for which `missing = ..` does not stand; %s", file.path.text,
+         (long long)line, (long long)column + 1, what.data, field.name, elem,
+         field.names.size ? "write one of its names, give these cells a name of their own, or remove the row" : "write a value, or remove the row");
   }
   if (field.names.size)
     return ofName(text, field, file, line, column);
@@ -292,7 +308,7 @@ void openCsv(Dataset &dataset, int number, const char *folder, const char *out) 
   asked.add("%s %d %d %d %lld %d %lld", spec.separator, spec.csvHeader, int(field.elem), field.hasBelow,
             (long long)field.below, field.hasExcept, (long long)field.except);
   char missing[40];
-  if (spec.hasMissing)
+  if (takesMissing(spec, field))
     asked.add(" missing %s", exact(missing, spec.missing, false));
   if (spec.holdOut > 0)
     asked.add(" hold %s %lld %d", exact(missing, spec.holdOut, false), (long long)spec.holdSeed, spec.held);

@@ -66,6 +66,25 @@ const NameMap *mapNamed(const char *name) {
   fail(kUsage, "--names %s: there is no such map; the program has %s", name, names.data);
 }
 
+// What is not trained further says nothing of a trained model if a part of it is drawn.
+void warnOfInitial(const char *path, const TensorList &tensors) {
+  constexpr int64_t kShown = 12;
+  Text names;
+  int64_t count = 0;
+  for (int64_t i = 0; i < tensors.count; ++i) {
+    const Tensor &tensor = tensors.items[i];
+    if (tensor.found || tensor.optional || tensor.likeIfMissing) // averages are those of their parameters
+      continue;
+    if (count++ < kShown)
+      names.add("%s%s", names.size ? ", " : "", tensor.name);
+  }
+  if (count > kShown)
+    names.add(" and %lld others", (long long)(count - kShown));
+  if (count)
+    warn("%s does not have %s: %s initial values, which were never trained; train first, or name a file that has %s", path, names.data,
+         count == 1 ? "it has its" : "they have their", count == 1 ? "it" : "them");
+}
+
 void load(const char *path, const Taking &taking) {
   TensorList &tensors = parameterTensors();
   TensorFile file;
@@ -77,6 +96,8 @@ void load(const char *path, const Taking &taking) {
   }
   if (taking.partial && !run.options.quiet)
     list(path, file, tensors, taking);
+  if (run.options.command != Options::Train)
+    warnOfInitial(path, tensors);
 }
 
 } // namespace

@@ -22,6 +22,8 @@ struct Verdict {
   char words[512]; // why not
 };
 
+constexpr double kSilentJoin = 3; // seconds that workers wait for one another before they say for whom
+
 Card ownCard();
 bool isCard(Card &); // of a program like this one; its texts end then
 // Why a caller does not belong to this run, as worker 0 sees it; empty: it does. `there`: somebody with its number came before.

@@ -17,6 +17,7 @@ namespace cinch::rt {
 namespace {
 
 Counter joined;
+int64_t awaited = -1; // the worker that the thread of MPI waits for; -1: the library does not say for whom
 
 // Worker 0 looks at everybody's card, and everybody hears what it thinks of them.
 void showCards() {
@@ -26,6 +27,7 @@ void showCards() {
   MpiRequest request;
   const double patience = workerTimeout > 60 ? workerTimeout : 60, until = monotonicSeconds() + patience;
   auto await = [&](int64_t worker) {
+    __atomic_store_n(&awaited, worker, __ATOMIC_RELAXED);
     while (!isDone(request)) {
       if (monotonicSeconds() > until)
         lostWorker(worker, Loss::Silent, patience);
@@ -171,6 +173,16 @@ void *begin(void *) { // the thread of MPI
 void joinByMpi() {
   makeMpiLinks();
   startThread(begin, nullptr, int64_t(8) << 20, "the thread for messages");
+  if (!awaitFor(&joined.value, 0, &joined.sleepers, kSilentJoin) && !joined.now()) {
+    int64_t worker = __atomic_load_n(&awaited, __ATOMIC_RELAXED);
+    Text whom;
+    if (worker >= 0)
+      whom.add("worker %lld", (long long)worker);
+    else
+      whom.add("the other %lld", (long long)(programWorkers() - 1));
+    sayAnyway("worker %lld of %lld waits for %s of the processes that %s starts", (long long)ownWorker, (long long)programWorkers(), whom.data,
+              mpi.name[0] ? mpi.name : "the MPI library");
+  }
   while (!joined.now())
     awaitFor(&joined.value, 0, &joined.sleepers, 60);
   setFloatingPointMode();

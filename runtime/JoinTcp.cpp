@@ -27,15 +27,55 @@ struct Place {
   int32_t port;
 };
 
-double deadline, joinSeconds;
+double deadline, joinSeconds, saidAt; // saidAt: when it is said what is waited for; 0: it was
+
+// Who is waited for, and where: one line, once.
+struct Awaited {
+  const char *host = "", *port = ""; // of a worker that is called; empty: others call
+  int64_t worker = -1;
+};
+Awaited awaited;
+
+void addMissing(Text &missing) {
+  for (int64_t i = 1; i < programWorkers(); ++i)
+    if (ownWorker == 0 ? links[i].fd < 0 : i > ownWorker && needsLink(i, ownWorker) && !links[i].open)
+      missing.add("%s%lld", missing.size ? ", " : "", (long long)i);
+}
+
+void sayAwaited() {
+  if (!saidAt || monotonicSeconds() < saidAt)
+    return;
+  saidAt = 0;
+  if (awaited.worker >= 0) {
+    sayAnyway("worker %lld of %lld waits for worker %lld at %s:%s, at most %.0f s", (long long)ownWorker, (long long)programWorkers(),
+              (long long)awaited.worker, awaited.host, awaited.port, joinSeconds);
+    return;
+  }
+  Text missing;
+  addMissing(missing);
+  sayAnyway("worker %lld of %lld waits at %s, port %s, for worker%s %s to call, at most %.0f s", (long long)ownWorker, (long long)programWorkers(),
+            ownCard().host, awaited.port, strpbrk(missing.data, ",") ? "s" : "", missing.data, joinSeconds);
+}
+
+// poll until the deadline; what is waited for is said meanwhile.
+bool ready(pollfd &polled) {
+  for (;;) {
+    double now = monotonicSeconds(), until = saidAt && saidAt < deadline ? saidAt : deadline;
+    if (deadline <= now)
+      return false;
+    int n = poll(&polled, 1, until > now ? int((until - now) * 1000) + 1 : 1);
+    if (n != 0)
+      return n > 0;
+    sayAwaited();
+  }
+}
 
 // Whole transfers until the deadline.
 bool transfer(int fd, void *data, size_t size, bool writes) {
   char *at = static_cast<char *>(data);
   while (size) {
     pollfd polled = {fd, short(writes ? POLLOUT : POLLIN), 0};
-    double left = deadline - monotonicSeconds();
-    if (left <= 0 || poll(&polled, 1, int(left * 1000) + 1) <= 0)
+    if (!ready(polled))
       return false;
     ssize_t n = writes ? send(fd, at, size, MSG_NOSIGNAL | MSG_DONTWAIT) : recv(fd, at, size, MSG_DONTWAIT);
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
@@ -87,6 +127,7 @@ int call(const char *host, const char *port, const char *&why) {
   wanted.ai_socktype = SOCK_STREAM;
   why = "";
   while (monotonicSeconds() < deadline) {
+    sayAwaited();
     if (int error = getaddrinfo(host, port, &wanted, &found)) {
       why = gai_strerror(error);
       usleep(200000);
@@ -111,8 +152,7 @@ int call(const char *host, const char *port, const char *&why) {
 
 int accepted(int listener) {
   pollfd polled = {listener, POLLIN, 0};
-  double left = deadline - monotonicSeconds();
-  if (left <= 0 || poll(&polled, 1, int(left * 1000) + 1) <= 0)
+  if (!ready(polled))
     return -1;
   int fd = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
   if (fd >= 0)
@@ -156,14 +196,14 @@ void receiveAll(int port) {
   verdict.meeting = uint64_t(monotonicSeconds() * 1e9) * 0x9e3779b97f4a7c15u ^ uint64_t(getpid());
   Place *places = allocateArray<Place>(count);
   int given, listener = listenAt(port, given);
+  char number[16];
+  snprintf(number, sizeof number, "%d", given);
+  awaited = {"", number, -1};
   for (int64_t come = 1; come < count;) {
     int fd = accepted(listener);
     if (fd < 0) {
-      Text missing;
-      for (int64_t i = 1; i < count; ++i)
-        if (links[i].fd < 0)
-          missing.add("%s%lld", missing.size ? ", " : "", (long long)i);
-      Text why;
+      Text missing, why;
+      addMissing(missing);
       why.add("worker 0 at %s waited %.0f s at port %d: of %lld workers %s did not call", own.host, joinSeconds, given,
               (long long)count, missing.data);
       refuseAll(-1, why.data);
@@ -200,6 +240,7 @@ void callOthers(const char *host, const char *port) {
   Card own = ownCard();
   int listener = listenAt(0, own.port);
   const char *why;
+  awaited = {host, port, 0};
   int fd = call(host, port, why);
   if (fd < 0)
     fail(kResources, "worker %lld cannot reach worker 0 at %s:%s within %.0f s: %s", (long long)ownWorker, host, port, joinSeconds, why);
@@ -214,33 +255,37 @@ void callOthers(const char *host, const char *port) {
     lostWorker(0, Loss::Gone);
   open(0, fd);
   own.meeting = verdict.meeting;
-  int64_t awaited = 0;
+  int64_t callers = 0;
   for (int64_t i = 1; i < count; ++i) {
     if (i == ownWorker || !needsLink(i, ownWorker))
       continue;
     if (i > ownWorker) {
-      ++awaited;
+      ++callers;
       continue;
     }
     char number[16];
     snprintf(number, sizeof number, "%d", places[i].port);
+    awaited = {places[i].host, number, i};
     int peer = call(places[i].host, number, why);
     if (peer < 0 || !transfer(peer, &own, sizeof own, true))
       fail(kResources, "worker %lld cannot reach worker %lld at %s:%s: %s", (long long)ownWorker, (long long)i, places[i].host, number, why);
     open(i, peer);
   }
-  while (awaited) {
+  char ownPort[16];
+  snprintf(ownPort, sizeof ownPort, "%d", own.port);
+  awaited = {"", ownPort, -1};
+  while (callers) {
     int peer = accepted(listener);
     Card card;
     if (peer < 0)
-      fail(kResources, "worker %lld was not called by %lld of the workers above it", (long long)ownWorker, (long long)awaited);
+      fail(kResources, "worker %lld was not called by %lld of the workers above it", (long long)ownWorker, (long long)callers);
     if (!transfer(peer, &card, sizeof card, false) || card.meeting != own.meeting || card.rank <= ownWorker || card.rank >= count ||
         links[card.rank].open) {
       close(peer);
       continue;
     }
     open(card.rank, peer);
-    --awaited;
+    --callers;
   }
   close(listener);
 }
@@ -267,10 +312,12 @@ void joinByTcp() {
   snprintf(given, sizeof given, "%ld", number);
   joinSeconds = workerTimeout > 60 ? workerTimeout : 60;
   deadline = monotonicSeconds() + joinSeconds;
+  saidAt = monotonicSeconds() + kSilentJoin;
   if (ownWorker == 0)
     receiveAll(int(number));
   else
     callOthers(host, given);
+  saidAt = 0;
   startTcpLinks();
 }
 

@@ -27,6 +27,9 @@ char message[1024] = "";
 jmp_buf place;
 pthread_t caller;
 bool described = false, ready = false; // the description was read; the memory is there
+pid_t process = 0;                     // in which the memory and our threads are
+bool busy = false;                     // a call is running
+thread_local const char *turnedAway = nullptr; // why the last call of this thread was not begun: `message` may be another thread's
 bool shown = false;                    // the caller was given the address of a parameter; on a GPU that is a copy's
 
 void takeFailure(int code, const char *text) {
@@ -46,7 +49,7 @@ void readDescription() {
   applySettings();
   prepareNormals(run.meta);
   needCpu(run.meta);
-  described = true;
+  __atomic_store_n(&described, true, __ATOMIC_RELEASE);
 }
 
 void fill(cinch_value &value, const char *name, const char *dtype, const Shape &shape, void *data) {
@@ -83,8 +86,21 @@ void needMemory() {
     fail(kUsage, "cinch_model_init has to be called first");
 }
 
+// One call at a time, in the process that has our threads; the code if this one may not begin.
+int enter() {
+  turnedAway = nullptr;
+  if (process && getpid() != process) // the flag may be set by a thread that is not here
+    turnedAway = "this process was forked from the one that called cinch_model_init, and has none of the library's threads; start the other "
+                 "process before that call, or by exec, and call cinch_model_init there";
+  else if (__atomic_exchange_n(&busy, true, __ATOMIC_ACQUIRE))
+    turnedAway = "another call is running; the functions of a model are called by one thread at a time";
+  return turnedAway ? kUsage : 0;
+}
+
 // Runs `body` so that its failures are ours to return, with the floating-point mode of the caller restored behind it.
 template <typename Body> int guarded(Body body) {
+  if (int code = enter())
+    return code;
   unsigned mode = _mm_getcsr();
   setFloatingPointMode();
   caller = pthread_self();
@@ -96,6 +112,7 @@ template <typename Body> int guarded(Body body) {
   run.given = nullptr;
   run.givenResults = nullptr;
   _mm_setcsr(mode);
+  __atomic_store_n(&busy, false, __ATOMIC_RELEASE);
   return code;
 }
 
@@ -160,7 +177,7 @@ const char *typeOf(Elem elem) { return nameOf(elem == Elem::F32 && run.meta.f64 
 
 using namespace cinch::rt;
 
-const char *cinch_model_error(void) { return message; }
+const char *cinch_model_error(void) { return turnedAway ? turnedAway : message; }
 
 int cinch_model_init(int64_t threads) {
   return guarded([&] {
@@ -174,6 +191,7 @@ int cinch_model_init(int64_t threads) {
       prepareArena(false);
       prepareCheckpoints();
       ready = true;
+      process = getpid();
     } else if (threads && threads != run.options.threads) {
       fail(kUsage, "%lld threads: the library works with %lld already", (long long)threads, (long long)run.options.threads);
     }
@@ -261,7 +279,8 @@ int cinch_model_predict(const void *const *fields, int64_t examples, void *const
 }
 
 int64_t cinch_model_batch(void) {
-  guarded([] { readDescription(); });
+  if (!__atomic_load_n(&described, __ATOMIC_ACQUIRE) && guarded([] { readDescription(); }) != 0)
+    return 0;
   return run.meta.batch;
 }
 

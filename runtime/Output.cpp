@@ -59,6 +59,13 @@ void warn(const char *format, ...) {
   va_end(args);
 }
 
+void sayAnyway(const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  sayTo(2, "", format, args);
+  va_end(args);
+}
+
 // The last words, and whoever else is part of this run hears them.
 static void sayLast(int code, const char *kind, const char *format, va_list args) {
   Text prefix;

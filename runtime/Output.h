@@ -34,6 +34,8 @@ void warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 extern void (*beforeLeaving)(int code, const char *message);
 // Prints `error: ..` and returns.
 void sayLastWords(const char *format, ...) __attribute__((format(printf, 1, 2)));
+// Prints a line to standard error, of any worker and with --quiet, too: whoever looks at a run that stands still has to know why.
+void sayAnyway(const char *format, ...) __attribute__((format(printf, 1, 2)));
 // Workers other than 0 only say what is wrong, and who they are.
 void speakAs(int64_t worker);
 

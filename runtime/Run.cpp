@@ -3,6 +3,7 @@
 #include "runtime/Checkpoint.h"
 #include "runtime/Device.h"
 #include "runtime/InitFile.h"
+#include "runtime/Initialize.h"
 #include "runtime/Normalize.h"
 #include "runtime/Output.h"
 #include "runtime/Peers.h"
@@ -33,6 +34,9 @@ static bool sameType(const FieldSpec &a, const FieldSpec &b) {
     same = strcmp(a.names[i], b.names[i]) == 0;
   for (int i = 0; same && i < a.shape.rank; ++i)
     same = a.shape.dims[i] == b.shape.dims[i];
+  // Each column is brought to mean 0 by the mean of the one in its place.
+  for (int64_t i = 0; same && a.normalize && i < a.from.size; ++i)
+    same = a.from.size == b.from.size && strcmp(a.from[i], b.from[i]) == 0;
   return same;
 }
 
@@ -45,7 +49,11 @@ static void addType(Text &text, const FieldSpec &field) {
   if (field.names.size)
     text.add(" with %lld names", (long long)field.names.size);
   if (field.normalize)
-    text.add(" normalize");
+    text.add(" of the columns");
+  for (int64_t i = 0; field.normalize && i < field.from.size && text.size < 200; ++i)
+    text.add("%s\"%s\"", i ? ", " : " ", field.from[i]);
+  if (field.normalize)
+    text.add(", normalize");
 }
 
 // The first field of `entry` that the data set lacks or has with another type; null: it serves.
@@ -152,6 +160,11 @@ void loadParameters() {
   joinPath(path, run.options.out, "final.safetensors");
   const char *name = run.options.init ? run.options.init : path.text;
   if (run.options.init || run.options.names) {
+    if (run.options.names) { // a part of the parameters may start as the program says
+      initialize(run.meta);
+      if (peers)
+        peers->initialize();
+    }
     loadInitFile();
   } else if (exists(path.text)) {
     loadParameterFile(name);

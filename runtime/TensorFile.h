@@ -100,6 +100,7 @@ private:
   bool nameTensors(TensorList &wanted, const Taking &, Problem &);
   bool readHeader(TensorList &wanted, const Taking &, Problem &);
   struct Described;
+  void addNearNames(const char *name, Problem &);
   bool readTensor(class JsonReader &, TensorList &wanted, const Taking &, Problem &);
   static bool readDescription(JsonReader &, Described &);
   bool checkDescription(const Described &, Problem &) const;
@@ -111,6 +112,7 @@ private:
   int64_t size = 0, headerSize = 0, covered = 0;
   uint32_t *names = nullptr; // hash table over the names in the file: number in `wanted` + 1
   uint64_t nameMask = 0;
+  bool isLeftOver = false; // the tensor that was read last is none of `wanted`
 };
 
 // The number of single-letter edits between two names, at most 99; for "did you mean".

@@ -69,6 +69,14 @@ bool TensorFile::open(const char *path, TensorList &wanted, const Taking &taking
     problem.set("cannot read it: %s", because());
     return false;
   }
+  // What else is called a file of weights.
+  const char *head = reinterpret_cast<const char *>(&length);
+  bool zip = memcmp(head, "PK\3\4", 4) == 0, pickle = head[0] == '\x80' && head[1] >= 2 && head[1] <= 5;
+  if ((zip || pickle) && length > uint64_t(size)) {
+    problem.set("not a safetensors file: it is a %s file, as torch.save writes it; save the weights with "
+                "safetensors.torch.save_file(model.state_dict(), \"model.safetensors\")", zip ? "zip (PyTorch)" : "pickle (PyTorch)");
+    return false;
+  }
   if (length > uint64_t(100) << 20) {
     problem.set("not a safetensors file: its first 8 bytes announce a header of %llu bytes",
                 (unsigned long long)length);
@@ -129,14 +137,78 @@ bool TensorFile::nameTensors(TensorList &wanted, const Taking &taking, Problem &
   return true;
 }
 
+namespace {
+
+// The names of a file that are nearest to one that it does not have.
+struct NearNames {
+  static constexpr int kMost = 3;
+  const char *wanted;
+  char names[kMost][512];
+  int distance[kMost] = {INT32_MAX, INT32_MAX, INT32_MAX};
+
+  // Edits between them where they differ: long paths have long beginnings and ends in common.
+  int far(const char *name) const {
+    const char *a = wanted, *b = name;
+    while (*a && *a == *b)
+      ++a, ++b;
+    size_t n = strlen(a), m = strlen(b);
+    while (n && m && a[n - 1] == b[m - 1])
+      --n, --m;
+    char first[65], second[65];
+    if (n > 64 || m > 64)
+      return 99;
+    snprintf(first, sizeof first, "%.*s", int(n), a);
+    snprintf(second, sizeof second, "%.*s", int(m), b);
+    return editDistance(first, second);
+  }
+  void add(const char *name) {
+    int here = far(name), at = kMost;
+    while (at > 0 && here < distance[at - 1])
+      --at;
+    for (int i = kMost - 1; i > at; --i) {
+      distance[i] = distance[i - 1];
+      memcpy(names[i], names[i - 1], sizeof names[i]);
+    }
+    if (at < kMost) {
+      distance[at] = here;
+      snprintf(names[at], sizeof names[at], "%s", name);
+    }
+  }
+};
+
+} // namespace
+
+// "; of its names these are nearest: `a`, `b`"
+void TensorFile::addNearNames(const char *name, Problem &problem) {
+  JsonReader json(fd, 8, headerSize, transfer, 16384);
+  static NearNames near;
+  near = NearNames{name, {}};
+  json.enterObject();
+  while (json.nextKey()) {
+    if (strcmp(json.key, "__metadata__") != 0)
+      near.add(json.key);
+    json.skipValue();
+  }
+  char text[sizeof problem.text];
+  size_t used = size_t(snprintf(text, sizeof text, "%s", problem.text));
+  for (int i = 0; i < NearNames::kMost && near.distance[i] != INT32_MAX && used < sizeof text; ++i)
+    used += size_t(snprintf(text + used, sizeof text - used, "%s`%.100s`", i ? ", " : "; of its names these are nearest: ", near.names[i]));
+  memcpy(problem.text, text, sizeof text);
+}
+
 bool TensorFile::readHeader(TensorList &wanted, const Taking &taking, Problem &problem) {
+  Problem leftOver; // the first tensor that nobody wants: where a map is wrong, what it asks for comes first
   JsonReader json(fd, 8, headerSize, transfer, 16384);
   covered = 0;
   json.enterObject();
   while (json.nextKey()) {
     bool good = strcmp(json.key, "__metadata__") == 0 ? readInfo(json) : readTensor(json, wanted, taking, problem);
-    if (!good && !json.failed())
+    if (!good && !json.failed() && isLeftOver && taking.names) {
+      if (!leftOver.text[0])
+        leftOver = problem;
+    } else if (!good && !json.failed()) {
       return false; // `problem` says why
+    }
   }
   json.finish();
   if (json.failed()) {
@@ -164,8 +236,13 @@ bool TensorFile::readHeader(TensorList &wanted, const Taking &taking, Problem &p
       bool renamed = strcmp(tensor.name, tensor.nameInFile) != 0;
       problem.set("the tensor `%s`%s%s%s is missing in it", tensor.nameInFile, renamed ? " (here `" : "",
                   renamed ? tensor.name : "", renamed ? "`)" : "");
+      addNearNames(tensor.nameInFile, problem);
       return false;
     }
+  }
+  if (leftOver.text[0]) {
+    problem = leftOver;
+    return false;
   }
   if (!any && wanted.count) {
     problem.set("no tensor of it has the name of a parameter of this program, such as `%s`", wanted.items[0].nameInFile);
@@ -362,6 +439,7 @@ bool TensorFile::take(const Described &found, Tensor &tensor, Problem &problem) 
 
 bool TensorFile::readTensor(JsonReader &json, TensorList &wanted, const Taking &taking, Problem &problem) {
   Described found;
+  isLeftOver = false;
   if (json.cut || strlen(json.key) >= sizeof found.name) {
     problem.set("a tensor's name is longer than %zu bytes", sizeof found.name - 1);
     return false;
@@ -371,7 +449,8 @@ bool TensorFile::readTensor(JsonReader &json, TensorList &wanted, const Taking &
     return false;
   covered += found.end - found.begin;
   uint64_t at = slotOf(wanted, found.name);
-  if (!names[at])
+  isLeftOver = !names[at];
+  if (isLeftOver)
     return passOver(wanted, taking, found.name, problem);
   for (uint32_t number = names[at]; number; number = wanted.items[number - 1].next)
     if (!take(found, wanted.items[number - 1], problem))

@@ -411,11 +411,12 @@ void train() {
     reportProfile();
   timing = false;
   // Going on later (another --steps) needs the optimizer's state, and a resumed run that is over must see that it is.
-  if (worked && lastSavedStep() != run.step)
-    saveCheckpoint(-1, false, nullptr);
+  bool saved = !worked || lastSavedStep() == run.step || saveCheckpoint(-1, false, nullptr);
   if (run.step <= run.total)
     writeFinal();
   sayEnd();
+  if (!saved)
+    fail(kResources, "the checkpoint of the last step was not written, as said above: make room, and train on from an earlier one with --resume");
 }
 
 } // namespace cinch::rt

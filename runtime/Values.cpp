@@ -113,8 +113,9 @@ void setValue(const char *written, const char *key, const char *text) {
   offer("seed");
   offer("steps");
   offer("epochs");
-  fail(kUsage, "--set %s: unknown key `%s`%s%s%s (`info` lists them)", written, key, nearest ? "; did you mean `" : "",
-       nearest ? nearest : "", nearest ? "`?" : "");
+  bool isUpper = key[0] >= 'A' && key[0] <= 'Z'; // as sizes are called, as a rule
+  fail(kUsage, "--set %s: unknown key `%s`%s%s%s (`info` lists them); %s", written, key, nearest && !isUpper ? "; did you mean `" : "",
+       nearest && !isUpper ? nearest : "", nearest && !isUpper ? "`?" : "", "a size or a constant of the program is given when compiling: cinch FILE -D NAME=VALUE");
 }
 
 void setSeed(const char *written, const char *text) {

@@ -1,7 +1,10 @@
 /* A model and its training as a library, made by `cinch FILE --emit=lib`. It is the same program as the executable: the same numbers
  * for the same batches, bit for bit, under any number of threads, in one block of memory of a size fixed when compiling.
  *
- *   - A process has one such model (of each shared library). All calls come from the same thread; the library starts its own.
+ *   - A process has one such model (of each shared library). One thread at a time calls; the library starts its own threads. A call
+ *     while another one is running returns 2, "another call is running", and changes nothing.
+ *   - After fork() the child may not call: the library's threads are not there, and every call returns 2. A process that was forked
+ *     before cinch_model_init has a model of its own.
  *   - Every function returns 0, or what the executable would exit with: 2 wrong use, 3 wrong data, 4 a number that is not finite,
  *     5 resources, 70 a fault of Cinch. cinch_model_error then says why. After 2, 3 and 4 the model is as it was before the call.
  *   - A field is an array of examples, one behind the other, row-major, as the model sees them: `scale` and `normalize` of the data
@@ -28,7 +31,7 @@ typedef struct cinch_value {
 /* Allocates the memory, on which `threads` threads work (0: the processors, at most what was compiled for), and gives the parameters
  * their initial values. Again: from initial values anew, at step 0. */
 int cinch_model_init(int64_t threads);
-/* What the last call that failed was about. */
+/* What the last call that failed was about; to be asked by the thread that made it. */
 const char *cinch_model_error(void);
 
 /* A value of the run, as --set of the executable takes it: "lr=3e-4", "steps=1000". The seed is set before cinch_model_init. */
@@ -45,7 +48,7 @@ int cinch_model_evaluate(const void *const *fields, int64_t examples, double *me
 /* The results for any number of examples: `results` has a pointer for each, NULL for one that is not wanted. */
 int cinch_model_predict(const void *const *fields, int64_t examples, void *const *results);
 
-int64_t cinch_model_batch(void);
+int64_t cinch_model_batch(void); /* 0: it failed */
 int64_t cinch_model_steps_done(void);
 
 /* Number `index` of a kind, from 0; 2 behind the last. */

@@ -73,7 +73,7 @@ public:
     auto source = std::find(sourceNames.begin(), sourceNames.end(), item.source.text);
     if (source == sourceNames.end()) {
       e.report(Code::E0602, item.source.span, "unknown data source `" + item.source.text + "`", frame)
-          .help(didYouMean(item.source.text, sourceNames));
+          .help(meantOrAll(item.source.text, sourceNames));
       return;
     }
     data.source = static_cast<Dataset::Source>(source - sourceNames.begin());
@@ -137,7 +137,7 @@ private:
   void readOption(const Arg &arg) {
     const std::string &name = arg.name.text;
     if (std::find(known.begin(), known.end(), name) == known.end()) {
-      report(Code::E0602, arg.name.span, sourceText() + " has no option `" + name + "`").help(didYouMean(name, known));
+      report(Code::E0602, arg.name.span, sourceText() + " has no option `" + name + "`").help(meantOrAll(name, known));
       return;
     }
     if (!given.insert(name).second) {

@@ -172,4 +172,11 @@ std::string didYouMean(std::string_view name, const std::vector<std::string> &ca
   return nearest.empty() ? "" : "did you mean `" + nearest + "`?";
 }
 
+std::string meantOrAll(std::string_view name, const std::vector<std::string> &candidates) {
+  std::string help = didYouMean(name, candidates), all;
+  for (size_t i = 0; i < candidates.size(); ++i)
+    all += (i == 0 ? "" : i + 1 < candidates.size() ? ", " : " and ") + candidates[i];
+  return !help.empty() || all.empty() ? help : "there " + std::string(candidates.size() == 1 ? "is " : "are ") + all;
+}
+
 } // namespace cinch

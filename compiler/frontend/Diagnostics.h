@@ -81,6 +81,10 @@ struct PrintOptions {
   int limit = 20;     // errors shown, and warnings shown; 0: all
 };
 
+// What is said of no place in a file, as the object that a diagnostic would be: `error: message`, then lines `  help: ..`, `  note: ..` and
+// others, which are notes. `code` says of what kind it is: "budget", "input".
+std::string messageAsJson(std::string_view text, std::string_view code);
+
 // Whether text for this stream is to be coloured: a terminal, and NO_COLOR unset. `choice`: "auto", "always" or
 // "never".
 bool wantsColor(llvm::raw_ostream &os, std::string_view choice = "auto");
@@ -121,6 +125,8 @@ private:
 std::string nearestName(std::string_view name, const std::vector<std::string> &candidates);
 // "did you mean `gelu`?", or "".
 std::string didYouMean(std::string_view name, const std::vector<std::string> &candidates);
+// The same, or, if none is near, "there are a, b and c".
+std::string meantOrAll(std::string_view name, const std::vector<std::string> &candidates);
 
 } // namespace cinch
 #endif

@@ -381,7 +381,10 @@ private:
   void readHyperparameter(const Hyperparameter &wanted, const ast::Expr &expr, Frame &frame, double *target);
   void readOptimizer(const ast::Setting &setting, Frame &frame);
   void readSchedule(const ast::Setting &setting, Frame &frame);
+  std::string fieldDifference(size_t field, int dataset, size_t other) const;
   bool sameField(size_t field, int dataset, size_t other) const;
+  Span optionSpan(const Dataset &data, const char *option) const;
+  void warnOfOtherValues(int dataset);
   void checkSameFields(int dataset, Span span, Frame &frame);
   int lackingField(const Graph &reader, int dataset) const;
   void warnUnusedData();
@@ -414,6 +417,7 @@ private:
   void checkGrain();
   // ---- EveryKey.cpp
   void readEvery(const ast::Setting &setting, Frame &frame);
+  void checkBest(Frame &frame);
   bool readEval(const ast::SettingWord &what, Every &every, Frame &frame);
   bool readCheckpoint(const ast::SettingWord &what, Every &every, Frame &frame);
   bool readLog(const ast::SettingWord &what, Every &every, Frame &frame);

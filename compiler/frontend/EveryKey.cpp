@@ -16,6 +16,7 @@ void Elaborator::readBestMetric(const Expr &e, Every &every, Frame &frame) {
     return;
   }
   every.best = e.args[0].value->text;
+  every.bestSpan = e.span;
   every.bestIsMax = e.children[0]->text == "max";
   std::vector<std::string> metrics = {"loss"};
   for (const Statement &statement : train->clauses)
@@ -23,7 +24,7 @@ void Elaborator::readBestMetric(const Expr &e, Every &every, Frame &frame) {
       metrics.push_back(statement.names[0].text);
   if (std::find(metrics.begin(), metrics.end(), every.best) == metrics.end())
     report(Code::E0101, e.args[0].value->span, "unknown metric `" + every.best + "`", frame)
-        .help(didYouMean(every.best, metrics));
+        .help(meantOrAll(every.best, metrics));
   for (const NamedValue &metric : program.metrics)
     if (metric.name == every.best && metric.op >= 0 && !program.evaluation.ops[metric.op].type.shape.empty())
       report(Code::E0603, e.span, "`best` needs one number, but metric `" + every.best + "` has axes", frame);
@@ -60,7 +61,7 @@ bool Elaborator::readEval(const SettingWord &what, Every &every, Frame &frame) {
     for (const auto &[known, index] : datasetIndex)
       names.push_back(known);
     std::sort(names.begin(), names.end());
-    report(Code::E0101, name.span, "unknown data `" + name.text + "`", frame).help(didYouMean(name.text, names));
+    report(Code::E0101, name.span, "unknown data `" + name.text + "`", frame).help(meantOrAll(name.text, names));
     return false;
   }
   every.dataset = data->second;
@@ -106,7 +107,27 @@ bool Elaborator::readLog(const SettingWord &what, Every &every, Frame &frame) {
   return true;
 }
 
+// `best` of a checkpoint goes by the first evaluation of the text.
+void Elaborator::checkBest(Frame &frame) {
+  const std::vector<Every> &rules = program.train.every;
+  if (std::any_of(rules.begin(), rules.end(), [](const Every &rule) { return rule.kind == Every::Eval; }))
+    return;
+  for (const Every &rule : rules)
+    if (rule.kind == Every::Checkpoint && !rule.best.empty())
+      report(Code::E0604, rule.bestSpan, "`best` goes by an evaluation, and `train` has none", frame)
+          .help("write every epoch eval(valid), with the data set that says how good a checkpoint is, or leave `best` out");
+}
+
 void Elaborator::readEvery(const Setting &setting, Frame &frame) {
+  // `every 5 epoch eval(..)`: the unit is not said, and epochs are not counted.
+  if (setting.words.size() == 3 && setting.words[0].kind == SettingWord::Number && setting.words[1].kind == SettingWord::Name && !setting.words[1].hasArgs) {
+    const SettingWord &unit = setting.words[1];
+    const std::string action = textOf(setting.words[2].span);
+    report(Code::E0603, unit.span, "`every` takes a number of steps, or `epoch` alone, and then what is done", frame)
+        .help("write every " + setting.words[0].text + " " + action + " to do it every " + setting.words[0].text + " steps, or every epoch " + action +
+              " to do it at the end of each epoch");
+    return;
+  }
   if (setting.words.size() != 2 || setting.words[1].kind != SettingWord::Name) {
     report(Code::E0603, setting.span, "write every N eval(data), checkpoint(\"dir\", keep = n) or log(csv)", frame);
     return;
@@ -124,7 +145,7 @@ void Elaborator::readEvery(const Setting &setting, Frame &frame) {
   auto action = actions.find(what.text);
   if (action == actions.end())
     report(Code::E0602, what.textSpan, "unknown action `" + what.text + "`", frame)
-        .help(didYouMean(what.text, {"eval", "checkpoint", "log"}));
+        .help(meantOrAll(what.text, {"eval", "checkpoint", "log"}));
   else if ((this->*action->second)(what, every, frame))
     program.train.every.push_back(every);
 }

@@ -222,7 +222,12 @@ private:
   }
 
   // A minus that has a left side.
-  bool isDifference(size_t i) const { return i > 0 && endsValue(tokens[i - 1].kind); }
+  bool isDifference(size_t i) const { return i > 0 && endsValue(tokens[i - 1].kind) && !isClauseOfField(i - 1); }
+  // `scale`, `below`, `except` behind a type, before a number: a name of a value has no value right before it.
+  bool isClauseOfField(size_t i) const {
+    std::string_view word = text.substr(tokens[i].span.begin, tokens[i].span.end - tokens[i].span.begin);
+    return i > 0 && tokens[i].kind == Kind::Name && (word == "scale" || word == "below" || word == "except") && endsValue(tokens[i - 1].kind);
+  }
   // `@checkpoint`, or the product of matrices? Hints stand at the beginning of a line.
   bool isHint(size_t i) const {
     while (i > 0 && !tokens[i].startsLine)

@@ -75,10 +75,20 @@ bool Elaborator::useDots(int number, const std::vector<Number> &sizes, Span span
 Value Elaborator::requireScalar(Value value, Span span, Frame &frame) {
   if (!value.isTensor() || value.tensor.axes.empty())
     return value;
-  return failure(Code::E0402, span,
-                 "inside index notation every value is a scalar, but `" + textOf(span) + "` is " +
-                     describe(value, dims) + "; index it in full",
-                 frame);
+  Diagnostic &error = report(Code::E0402, span,
+                             "inside index notation every value is a scalar, but `" + textOf(span) + "` is " +
+                                 describe(value, dims) + "; index it in full",
+                             frame);
+  // `mean[b]` where `mean[B]` was meant: a name that is no size is an index.
+  auto upper = [](std::string name) {
+    for (char &c : name)
+      c = c >= 'a' && c <= 'z' ? char(c - 0x20) : c;
+    return name;
+  };
+  for (const IndexScope::Index &index : frame.index->indices)
+    if (std::string dim = upper(index.name); dim != index.name && fileFrame.names.count(dim))
+      error.help("`" + index.name + "` is no size, and so it names an index; the axis of size `" + dim + "` is written [" + dim + "]");
+  return {};
 }
 
 Value Elaborator::defineByIndex(const Statement &statement, Frame &frame) {

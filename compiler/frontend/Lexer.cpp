@@ -146,6 +146,11 @@ private:
     } else if (c == '/' && at(1) == '/') {
       while (pos < text.size() && text[pos] != '\n')
         ++pos;
+    } else if (c == '/' && at(1) == '*') {
+      uint32_t begin = pos;
+      size_t end = text.find("*/", pos + 2);
+      pos = end == std::string_view::npos ? uint32_t(text.size()) : uint32_t(end + 2);
+      diags.error(Code::E0001, span(begin, begin + 2), "unknown character `/*`").help("a comment begins with `//` and ends with its line");
     } else if (c == '\n') {
       lineEnd(pos++);
       startsLine = true;

@@ -122,6 +122,8 @@ ast::Field Parser::parseField() {
     modifier.span = since(start);
     field.modifiers.push_back(std::move(modifier));
   }
+  if (at(TokenKind::Name))
+    fail("`,` or `)`, or a word of a field (below, except, scale, from, names, normalize)");
   field.span = since(begin);
   return field;
 }

@@ -45,7 +45,7 @@ void Elaborator::checkPlan() {
       std::vector<std::string> keys;
       for (auto &[name, each] : readers)
         keys.push_back(name);
-      report(Code::E0602, setting.key.textSpan, "unknown key `" + key + "` in plan", frame).help(didYouMean(key, keys));
+      report(Code::E0602, setting.key.textSpan, "unknown key `" + key + "` in plan", frame).help(meantOrAll(key, keys));
     } else if (!seen.insert(key).second) {
       report(Code::E0603, setting.span, "`" + key + "` is given twice", frame);
     } else if (oneWord(setting, (key + " and one value").c_str(), frame)) {
@@ -101,7 +101,7 @@ void Elaborator::readStageSchedule(const SettingWord &word, Frame &frame) {
              "`; there are \"naive\", \"gpipe\", \"1f1b\", "
              "\"2bw\", \"interleaved\", \"zb-h1\", \"zbv\" and auto",
          frame)
-      .help(didYouMean(word.text, schedules));
+      .help(meantOrAll(word.text, schedules));
 }
 
 void Elaborator::readOffload(const SettingWord &word, Frame &frame) {

@@ -295,6 +295,34 @@ std::string counted(size_t count, const char *what) {
 
 } // namespace
 
+std::string messageAsJson(std::string_view text, std::string_view code) {
+  llvm::StringRef rest(text.data(), text.size());
+  auto [first, lines] = rest.split('\n');
+  bool isError = !first.consume_front("warning: ");
+  if (!first.consume_front("error: "))
+    first.consume_front("cinch: ");
+  llvm::json::Array notes, helps;
+  for (llvm::StringRef line; !lines.empty();) {
+    std::tie(line, lines) = lines.split('\n');
+    line = line.trim();
+    bool isHelp = line.consume_front("help: ");
+    line.consume_front("note: ");
+    if (!line.empty())
+      (isHelp ? helps : notes).push_back(llvm::json::fixUTF8(line));
+  }
+  llvm::json::Object object{{"code", llvm::StringRef(code.data(), code.size())},
+                            {"severity", isError ? "error" : "warning"},
+                            {"message", llvm::json::fixUTF8(first)},
+                            {"labels", llvm::json::Array()},
+                            {"path", llvm::json::Array()},
+                            {"instances", 0},
+                            {"notes", std::move(notes)},
+                            {"help", std::move(helps)}};
+  std::string result;
+  llvm::raw_string_ostream(result) << llvm::json::Value(std::move(object)) << "\n";
+  return result;
+}
+
 void Diagnostics::print(llvm::raw_ostream &stream, const PrintOptions &options) const {
   std::string text; // written at once: standard error has no buffer
   llvm::raw_string_ostream os(text);

@@ -141,6 +141,7 @@ struct Every {               // `every N ..` or `every epoch ..`
   std::string dir;           // Checkpoint
   int64_t keep = 0;          // 0: all
   std::string best;          // metric name or "loss"; "" none
+  Span bestSpan;
   bool bestIsMax = false;
   bool csv = false, jsonl = false, tensorboard = false, html = false; // Log
 };

@@ -110,7 +110,8 @@ void Elaborator::applySettings() {
     const std::string given = "--set " + written + "=" + text;
     auto key = keys.find(name);
     if (key == keys.end())
-      diags.error(Code::E0608, none, given + ": unknown key `" + written + "`").help(didYouMean(name, names));
+      diags.error(Code::E0608, none, given + ": unknown key `" + written + "`")
+          .help(fileFrame.names.count(written) ? "it is a size or a constant of the file: write -D " + written + "=" + text : didYouMean(name, names));
     else if (std::string wrong = setValue(program.train, name, key->second, text, program.batch); !wrong.empty())
       diags.error(Code::E0608, none, given + ": " + wrong);
   }

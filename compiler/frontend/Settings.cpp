@@ -53,7 +53,7 @@ void Elaborator::readPrecision(const Setting &setting, Frame &frame) {
     program.train.f64 = word.text == "f64";
   else
     report(Code::E0603, word.span, "unknown precision `" + textOf(word.span) + "`", frame)
-        .help(didYouMean(word.text, {"f32", "f64", "bf16"}));
+        .help(meantOrAll(word.text, {"f32", "f64", "bf16"}));
 }
 
 static constexpr int64_t kMostStale = 8;
@@ -76,7 +76,7 @@ void Elaborator::readCombine(const Setting &setting, Frame &frame) {
       way = each;
   if (!way) {
     report(Code::E0603, word.span, "replicas cannot combine their gradients by `" + textOf(word.span) + "`", frame)
-        .help(didYouMean(word.text, {"exact", "reduce", "ring_average", "async", "hogwild"}));
+        .help(meantOrAll(word.text, {"exact", "reduce", "ring_average", "async", "hogwild"}));
     return;
   }
   bool late = word.args.size() == 2 && way == Combine::Async && word.args[1].name && word.args[1].name.text == "delay";
@@ -209,7 +209,7 @@ std::map<std::string, Span> Elaborator::readKeys(Frame &frame) {
       for (const auto &[known, reader] : keys)
         names.push_back(known);
       report(Code::E0602, setting.key.textSpan, "unknown key `" + name + "` in train", frame)
-          .help(planKeys.count(name) ? "`" + name + "` belongs into `plan { .. }`" : didYouMean(name, names));
+          .help(planKeys.count(name) ? "`" + name + "` belongs into `plan { .. }`" : meantOrAll(name, names));
       continue;
     }
     auto [first, isNew] = seen.try_emplace(name, setting.span);
@@ -295,6 +295,8 @@ void Elaborator::checkKeys() {
   applySettings();
   checkGrain();
   checkNameMaps();
+  if (!diags.hasErrors()) // an evaluation that is wrong is not missing
+    checkBest(frame);
   const Train &settings = program.train;
   if (!settings.steps && !settings.epochs && !seen.count("steps") && !seen.count("epochs"))
     report(Code::E0604, train->header, "`train` needs `steps N` or `epochs N`", frame).help(settingWithEqual("steps", "epochs"));

@@ -218,7 +218,7 @@ void Elaborator::readOptimizer(const Setting &setting, Frame &frame) {
   const OptimizerRule *rule = optimizerNamed(word.text);
   if (!rule) {
     report(Code::E0602, word.textSpan, "unknown optimizer `" + word.text + "`", frame)
-        .help(didYouMean(word.text, there));
+        .help(meantOrAll(word.text, there));
     return;
   }
   Optimizer optimizer{rule, rule->defaults(), setting.span};
@@ -280,7 +280,7 @@ void Elaborator::readSchedule(const Setting &setting, Frame &frame) {
   auto found = std::find(names.begin(), names.end(), word.text);
   if (found == names.end()) {
     report(Code::E0602, word.textSpan, "unknown schedule `" + word.text + "`", frame)
-        .help(didYouMean(word.text, names));
+        .help(meantOrAll(word.text, names));
     return;
   }
   schedule.kind = static_cast<ScheduleKind>(found - names.begin());
@@ -343,62 +343,6 @@ void Elaborator::readSchedule(const Setting &setting, Frame &frame) {
   bool both = schedule.every > 0 && !schedule.at.empty(), neither = schedule.every == 0 && schedule.at.empty();
   if (good && schedule.kind == ScheduleKind::Step && (both || neither))
     report(Code::E0604, word.span, "`step` needs either `every = n` or `at = (a, b, ..)`", frame);
-}
-
-// The field of the data set that is trained on, and one of another data set: name and type.
-bool Elaborator::sameField(size_t field, int dataset, size_t other) const {
-  const cinch::Field &a = program.datasets[program.train.dataset].fields[field], &b = program.datasets[dataset].fields[other];
-  bool same = a.name == b.name && a.type.dtype == b.type.dtype && a.type.shape == b.type.shape && a.hasBelow == b.hasBelow &&
-              a.below == b.below && a.hasExcept == b.hasExcept && a.except == b.except &&
-              a.names == b.names && a.normalize == b.normalize;
-  for (size_t k = 0; same && k < fieldAxes[dataset][other].size(); ++k)
-    same = sameSize(fieldAxes[program.train.dataset][field][k], fieldAxes[dataset][other][k]);
-  return same;
-}
-
-void Elaborator::checkSameFields(int dataset, Span span, Frame &frame) {
-  const Dataset &ours = program.datasets[program.train.dataset], &other = program.datasets[dataset];
-  bool same = ours.fields.size() == other.fields.size();
-  for (size_t i = 0; same && i < ours.fields.size(); ++i)
-    same = sameField(i, dataset, i);
-  if (!same)
-    report(Code::E0601, span,
-           "`eval` needs data with the same fields as `" + ours.name + "`, but `" + other.name + "` has other ones",
-           frame)
-        .label(ours.span, "declared here")
-        .label(other.span, "declared here");
-}
-
-// The number of a field that the graph reads and the data set does not have in its type; -1: there is none.
-int Elaborator::lackingField(const Graph &reader, int dataset) const {
-  for (const Op &op : reader.ops) {
-    bool found = op.kind != OpKind::Field;
-    for (size_t i = 0; !found && i < program.datasets[dataset].fields.size(); ++i)
-      found = sameField(op.integer(Key::Index), dataset, i);
-    if (!found)
-      return int(op.integer(Key::Index));
-  }
-  return -1;
-}
-
-// Data that `train` does not name is there for `--on` of the trained binary, if the model or the metrics can read it.
-void Elaborator::warnUnusedData() {
-  std::set<int> named = {program.train.dataset};
-  for (const Every &every : program.train.every)
-    named.insert(every.dataset);
-  for (const auto &[name, number] : datasetIndex) {
-    int lacking = lackingField(program.prediction, number);
-    if (named.count(number) || lacking < 0 || lackingField(program.evaluation, number) < 0)
-      continue;
-    const cinch::Field &field = program.datasets[program.train.dataset].fields[lacking];
-    for (const std::unique_ptr<Item> &item : file.items)
-      if (item->kind == ItemKind::Data && item->name.text == name)
-        diags
-            .warning(Code::W0101, item->name.span,
-                     "`" + name + "` is never used: `train` does not name it, and it has no field `" + field.name +
-                         "` of the type that `predict --on " + name + "` needs")
-            .label(field.span, "needed");
-  }
 }
 
 } // namespace cinch

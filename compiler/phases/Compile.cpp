@@ -173,6 +173,12 @@ int64_t Compilation::allowance() const {
   return options.target.allowance(binary) + options.granted + options.transportReserve;
 }
 
+int64_t Compilation::allowanceOfSeveral() const {
+  analysis::Target target = options.target;
+  target.cpu.threads = std::min(target.cpu.threads, 2); // each has its part of them
+  return target.allowance(guessedBinaryBytes(operations, 2, 1, 1) + target::kLibraryBytes - kLibraryInBinary);
+}
+
 static int64_t bytesOfArguments(func::FuncOp function, StringRef kind) {
   int64_t bytes = 0;
   for (BlockArgument argument : function.getArguments())

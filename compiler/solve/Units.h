@@ -20,6 +20,19 @@ inline std::string bytesText(int64_t bytes) {
   return text;
 }
 
+// Rounded up, of what is typed as a budget: a smallest one of 2540800 bytes is `2.5 MiB`, since 2.4 MiB are fewer.
+inline std::string bytesTextUp(int64_t bytes) {
+  static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
+  if (bytes < 1024)
+    return bytesText(bytes);
+  int64_t unit = 1024;
+  int number = 0;
+  for (; number < 3 && bytes >= unit * 1024; ++number)
+    unit *= 1024;
+  int64_t tenths = bytes / unit * 10 + (bytes % unit * 10 + unit - 1) / unit;
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " " + units[number];
+}
+
 inline std::string secondsText(double seconds) {
   char text[40];
   if (seconds < 1e-3)

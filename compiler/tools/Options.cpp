@@ -176,27 +176,36 @@ static cl::Option *flagOf(cl::SubCommand &command, StringRef word) {
 }
 
 static void refuseFlag(const Flags &flags, StringRef command, StringRef written) {
-  StringRef word = written.ltrim('-');
+  StringRef word = written.ltrim('-'), name = word.split('=').first;
   std::string flag = "`" + written.split('=').first.str() + "`";
-  std::vector<std::string> owners, beginSo, all;
-  for (auto &[name, sub] : flags.commands) {
+  std::vector<std::string> owners, beginSo, holdIt, all;
+  for (auto &[of, sub] : flags.commands) {
     if (flagOf(*sub, word))
-      owners.push_back(name.empty() ? "`cinch FILE`" : "`cinch " + name.str() + "`");
-    if (name != command)
+      owners.push_back(of.empty() ? "`cinch FILE`" : "`cinch " + of.str() + "`");
+    if (of != command)
       continue;
     for (auto &[own, option] : cl::getRegisteredOptions(*sub))
       if (option->getOptionHiddenFlag() == cl::NotHidden) {
         all.push_back(own.str());
-        if (own.starts_with(word))
+        if (own.starts_with(name))
           beginSo.push_back("`--" + own.str() + "`");
+        else if (name.size() > 3 && own.contains(name)) // --budget
+          holdIt.push_back("`--" + own.str() + "`");
       }
   }
+  // The shortest flag that holds it: `--memory-budget` for --budget.
+  std::string holds = holdIt.empty() ? "" : *std::min_element(holdIt.begin(), holdIt.end(), [](const std::string &a, const std::string &b) {
+    return std::pair(a.size(), a) < std::pair(b.size(), b);
+  });
   std::string self = command.empty() ? "`cinch FILE`" : "`cinch " + command.str() + "`";
   if (!owners.empty())
-    usage(flag + " is no flag of " + self + "; " + joined(owners, " and ") + (owners.size() == 1 ? " has it" : " have it"));
+    usage(flag + " is no flag of " + self + "; " + joined(owners, " and ") + (owners.size() == 1 ? " has it" : " have it") +
+          (holds.empty() ? "" : "; did you mean " + holds + "?"));
   sort(beginSo);
   sort(all);
-  std::string nearest = nearestName(word.split('=').first.str(), all);
+  std::string nearest = nearestName(name.str(), all);
+  if (nearest.empty() && beginSo.empty() && !holds.empty())
+    beginSo.push_back(holds);
   if (beginSo.empty() && !nearest.empty())
     beginSo.push_back("`--" + nearest + "`");
   usage("unknown flag " + flag + (beginSo.empty() ? "" : "; did you mean " + joined(beginSo, " or ") + "?") + "\n  help: " +

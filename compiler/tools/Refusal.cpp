@@ -14,14 +14,20 @@ static std::string size(int64_t bytes) {
   return text == exact ? exact : exact + " (" + text + ")";
 }
 
-void printRefusal(llvm::raw_ostream &out, const Compilation &compilation, const SourceList &sources, int64_t budget, int enough) {
+// The smallest budget, as it may be typed.
+static std::string sizeUp(int64_t bytes) {
+  std::string exact = std::to_string(bytes) + " bytes", text = solve::bytesTextUp(bytes);
+  return text == exact ? exact : exact + " (" + text + ")";
+}
+
+void printRefusal(llvm::raw_ostream &out, const Compilation &compilation, const SourceList &sources, int64_t budget, int enough, bool automatic) {
   const solve::SearchResult &result = compilation.entries.front().outcome.result;
   int64_t smallest = compilation.smallestBudget();
   bool several = compilation.workers.count > 1;
   out << "error: the program does not fit into a memory budget of " << size(budget);
   if (several)
     out << " for each of " << compilation.workers.count << " workers";
-  out << "\n  smallest budget that compiles: " << size(smallest) << "\n";
+  out << "\n  smallest budget that compiles: " << sizeUp(smallest) << "\n";
   out << "  proven lower bound:            " << size(compilation.budgetBound()) << "\n";
   out << "  of these for code, stacks and runtime: " << size(compilation.allowance()) << "\n";
   if (!several)
@@ -35,9 +41,11 @@ void printRefusal(llvm::raw_ostream &out, const Compilation &compilation, const 
         << "MiB would fit: state, or values that wait for the backward sweep, then lie in pinned memory of the host\n";
   if (enough > 0)
     out << "  help: --stages " << enough << " would fit: each of its workers keeps this budget\n";
+  else if (automatic)
+    out << "  note: no number of workers up to " << kMostTried << " fits; " << (several ? "this one needs" : "one worker needs") << " least\n";
   else if (several)
     out << "  help: more workers, up to " << kMostTried << ", do not fit either\n";
-  else if (budget > compilation.allowance()) // what every worker needs beside its part of the model
+  else if (budget > compilation.allowanceOfSeveral()) // what every worker needs beside its part of the model
     out << "  help: several workers need less each: --stages auto takes as few as fit\n";
   out << "  help: --memory-budget " << (smallest + (1 << 20) - 1) / (1 << 20) << "MiB\n";
 }

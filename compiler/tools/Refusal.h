@@ -6,9 +6,9 @@
 
 namespace cinch {
 
-// `enough`: a number of workers with which it fits; 0: none is known.
+// `enough`: a number of workers with which it fits; 0: none is known. `automatic`: their number was to be chosen, and none fits.
 // The budget, the smallest that compiles, the proven bound, what holds the memory at the peak, and what would help.
-void printRefusal(llvm::raw_ostream &, const Compilation &, const SourceList &, int64_t budget, int enough);
+void printRefusal(llvm::raw_ostream &, const Compilation &, const SourceList &, int64_t budget, int enough, bool automatic);
 
 } // namespace cinch
 #endif

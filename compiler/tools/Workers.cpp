@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <vector>
 
 namespace cinch {
 
@@ -51,43 +52,78 @@ namespace {
 enum class Trial { Fits, Refused, Impossible }; // impossible: so many stages cannot be made of the model
 } // namespace
 
-static Trial tryWorkers(mlir::MLIRContext &context, const Program &program, const SourceList &sources, const CompileOptions &options) {
+// A refused number of workers, with what it says of a worker's budget.
+struct Need {
+  int workers = 0;
+  int64_t bound = 0, smallest = 0; // smallest: only without onlyFits
+};
+
+static Trial tryWorkers(mlir::MLIRContext &context, const Program &program, const SourceList &sources, const CompileOptions &options, Need &need) {
   Compilation compilation(context, program, sources, options);
   if (!compilation.parse() || !compilation.differentiate() || !compilation.decide() || !compilation.refusal.empty())
     return Trial::Impossible;
-  return compilation.refused ? Trial::Refused : Trial::Fits;
+  if (!compilation.refused)
+    return Trial::Fits;
+  need = {options.stages, compilation.budgetBound(), options.onlyFits ? 0 : compilation.smallestBudget()};
+  return Trial::Refused;
 }
 
-// The first number that fits, or 0; `largest`: the last one of which stages can be made.
+static void setStages(const CommandLine &line, int workers, int chunks, CompileOptions &options) {
+  options.stages = workers, options.target.cpu.threads = threadsOf(line, options.workers());
+  options.chunks = workers > 1 ? chunks : 1;
+  options.transportReserve = options.workers() > 1 ? line.transportReserve : 0;
+}
+
+// The first number that fits, or 0; `refused`: those that do not.
 static int firstThatFits(const CommandLine &line, mlir::MLIRContext &context, const Program &program, const SourceList &sources,
-                         CompileOptions options, int from, int &largest) {
+                         CompileOptions options, int from, std::vector<Need> &refused) {
   options.onlyFits = true, options.tradeOff = false, options.bound = false;
   int chunks = options.chunks;
   for (int workers = from; workers <= kMostTried; ++workers) {
-    options.stages = workers, options.target.cpu.threads = threadsOf(line, options.workers());
-    options.chunks = workers > 1 ? chunks : 1;
-    options.transportReserve = options.workers() > 1 ? line.transportReserve : 0;
-    Trial trial = tryWorkers(context, program, sources, options);
+    setStages(line, workers, chunks, options);
+    Need need;
+    Trial trial = tryWorkers(context, program, sources, options, need);
     if (trial == Trial::Fits)
       return workers;
     if (trial == Trial::Refused)
-      largest = workers;
+      refused.push_back(need);
   }
   return 0;
 }
 
+bool areChosen(const CommandLine &line, const Program &program) { return (line.stages ? *line.stages : program.plan.stages) == 0; }
+
+// The number whose smallest budget is the least: in the order of their bounds, until no bound is below what was found.
+static int leastNeed(const CommandLine &line, mlir::MLIRContext &context, const Program &program, const SourceList &sources, CompileOptions options,
+                     std::vector<Need> refused) {
+  options.tradeOff = false, options.bound = false;
+  int chunks = options.chunks;
+  std::stable_sort(refused.begin(), refused.end(), [](const Need &a, const Need &b) { return a.bound < b.bound; });
+  Need least{1, 0, INT64_MAX};
+  for (const Need &next : refused) {
+    if (next.bound >= least.smallest)
+      break;
+    setStages(line, next.workers, chunks, options);
+    Need need;
+    if (tryWorkers(context, program, sources, options, need) == Trial::Refused && need.smallest < least.smallest)
+      least = need;
+  }
+  return least.workers;
+}
+
 int fewestWorkers(const CommandLine &line, mlir::MLIRContext &context, const Program &program, const SourceList &sources,
                   const CompileOptions &options) {
-  int largest = 1, found = firstThatFits(line, context, program, sources, options, 1, largest);
-  return found ? found : largest;
+  std::vector<Need> refused;
+  int found = firstThatFits(line, context, program, sources, options, 1, refused);
+  return found ? found : leastNeed(line, context, program, sources, options, std::move(refused));
 }
 
 int moreWorkers(const CommandLine &line, mlir::MLIRContext &context, const Program &program, const SourceList &sources,
                 const CompileOptions &options, int64_t bound) {
   // As many stages share what these share. No fewer are tried than that leaves.
   int64_t budget = std::max<int64_t>(1, options.budget.value_or(INT64_MAX)), fewest = (bound * options.stages + budget - 1) / budget;
-  int largest = 0;
-  return firstThatFits(line, context, program, sources, options, int(std::clamp<int64_t>(fewest, options.stages + 1, kMostTried + 1)), largest);
+  std::vector<Need> refused;
+  return firstThatFits(line, context, program, sources, options, int(std::clamp<int64_t>(fewest, options.stages + 1, kMostTried + 1)), refused);
 }
 
 void setWorkers(const CommandLine &line, int workers, CompileOptions &options) {

@@ -13,8 +13,10 @@ int readWorkers(const CommandLine &, const Program &, CompileOptions &);
 void setWorkers(const CommandLine &, int workers, CompileOptions &);
 
 constexpr int kMostTried = 16;
-// For `--stages auto`: the smallest number of workers with which the program fits its budget; if none up to kMostTried does, the largest
-// of which stages can be made.
+// Whether their number is to be chosen: `--stages auto`, or `stages auto` of the program.
+bool areChosen(const CommandLine &, const Program &);
+// The smallest number of workers with which the program fits its budget; if none up to kMostTried does, the one whose smallest
+// budget is the least.
 int fewestWorkers(const CommandLine &, mlir::MLIRContext &, const Program &, const SourceList &, const CompileOptions &);
 // After a refusal with options.stages workers: the next larger number that fits; 0: none up to kMostTried does. `bound`: WorkersPlan::bound of
 // what was refused.

@@ -51,6 +51,17 @@
 
 using namespace cinch;
 
+// Whether messages are objects of JSON: set once, from --diagnostics-format.
+static bool asJson = false;
+
+// Says what diagnostics do not: of no place in a file. `text` ends its last line.
+static void complain(llvm::StringRef text, const char *code) {
+  if (asJson && !text.empty())
+    llvm::errs() << messageAsJson({text.data(), text.size()}, code);
+  else
+    llvm::errs() << text;
+}
+
 static int writeOutput(const std::string &path, llvm::StringRef bytes) {
   std::error_code error;
   llvm::ToolOutputFile file(path, error, llvm::sys::fs::OF_None);
@@ -61,7 +72,7 @@ static int writeOutput(const std::string &path, llvm::StringRef bytes) {
     file.os().clear_error();
   }
   if (error) {
-    llvm::errs() << "cinch: cannot write '" << path << "': " << error.message() << "\n";
+    complain("cinch: cannot write '" + path + "': " + error.message() + "\n", "output");
     return 5;
   }
   file.keep();
@@ -108,7 +119,7 @@ static bool chooseCosts(const CommandLine &line, CompileOptions &options) {
     return true;
   auto file = llvm::MemoryBuffer::getFile(path);
   if (!file) {
-    llvm::errs() << "cinch: cannot read the profile '" << path << "': " << file.getError().message() << "\n";
+    complain("cinch: cannot read the profile '" + path + "': " + file.getError().message() + "\n", "input");
     return false;
   }
   analysis::Profile profile;
@@ -180,11 +191,11 @@ static int compile(const CommandLine &line, const Program &program, const Source
   if (int status = readWorkers(line, program, options))
     return status;
   if (options.target.isDevice() && options.shards > 1) {
-    llvm::errs() << "error: shards with a GPU are not there yet\n  help: --shards 1, or --target cpu\n";
+    complain("error: shards with a GPU are not there yet\n  help: --shards 1, or --target cpu\n", "refused");
     return 1;
   }
   if (options.hostBudget && (options.workers() > 1 || options.stages == 0)) {
-    llvm::errs() << "error: state and values on the host with several workers are not there yet\n  help: leave out --host-memory-budget, or --stages, --replicas\n";
+    complain("error: state and values on the host with several workers are not there yet\n  help: leave out --host-memory-budget, or --stages, --replicas\n", "refused");
     return 1;
   }
   if (options.stages == 0) {
@@ -207,7 +218,10 @@ static int compile(const CommandLine &line, const Program &program, const Source
 static int writeLibrary(const CommandLine &line, const Program &program, Compilation &compilation, llvm::StringRef object,
                         const std::vector<std::string> &objects, const std::string &runtime) {
   llvm::SmallString<256> folder(line.output == "a.out" ? program.modelName : line.output);
-  std::string name = llvm::sys::path::filename(folder).str();
+  llvm::StringRef last = llvm::sys::path::filename(folder);
+  if (last.consume_back(".so") || last.consume_back(".a")) // the library itself was named, not what it is called in it
+    last.consume_front("lib");
+  std::string name = last.empty() ? program.modelName : last.str();
   llvm::sys::path::remove_filename(folder);
   auto in = [&](const std::string &file) {
     llvm::SmallString<256> path(folder);
@@ -221,7 +235,7 @@ static int writeLibrary(const CommandLine &line, const Program &program, Compila
     error = target::linkSharedLibrary(objects, runtime, shared);
   }
   if (!error.empty()) {
-    llvm::errs() << "cinch: cannot write '" << where << "': " << error << "\n";
+    complain("cinch: cannot write '" + where + "': " + error + "\n", "output");
     return 5;
   }
   if (int status = writeOutput(header, libraryHeader(program, line.input, compilation.arenaBytes())))
@@ -266,7 +280,7 @@ public:
     std::string problem = target::writeArchive(compilation.kernelObjects, kernelsPath);
     if (problem.empty())
       return 0;
-    llvm::errs() << "cinch: cannot write '" << kernelsPath << "': " << problem << "\n";
+    complain("cinch: cannot write '" + kernelsPath + "': " + problem + "\n", "output");
     return 5;
   }
   std::vector<std::string> objects() const { return {objectPath, kernelsPath}; }
@@ -288,7 +302,7 @@ static int linkProduct(const CommandLine &line, const Program &program, Compilat
                                              [&](int64_t bytes) { return (missing = compilation.outgrownBy(bytes)) <= 0; },
                                              linkingOf(options));
   if (!error.empty()) {
-    llvm::errs() << "cinch: cannot write '" << line.output << "': " << error << "\n";
+    complain("cinch: cannot write '" + line.output + "': " + error + "\n", "output");
     return 5;
   }
   if (missing > 0)
@@ -304,13 +318,14 @@ static int linkProduct(const CommandLine &line, const Program &program, Compilat
 static std::optional<int> showDecision(const CommandLine &line, const Program &program, const SourceList &sources, mlir::MLIRContext &context,
                                        const CompileOptions &options, Compilation &compilation, llvm::raw_ostream &refusal) {
   if (!compilation.refusal.empty()) {
-    llvm::errs() << "error: " << compilation.refusal << "\n";
+    complain("error: " + compilation.refusal + "\n", "refused");
     return 1;
   }
   int64_t budget = options.budget.value_or(0);
   if (compilation.refused) {
-    int enough = options.workers() > 1 ? moreWorkers(line, context, program, sources, options, compilation.workers.bound) : 0;
-    printRefusal(refusal, compilation, sources, budget, enough);
+    bool chosen = areChosen(line, program); // all numbers were tried
+    int enough = options.workers() > 1 && !chosen ? moreWorkers(line, context, program, sources, options, compilation.workers.bound) : 0;
+    printRefusal(refusal, compilation, sources, budget, enough, chosen);
   }
   if (!line.report.empty()) // of what is refused: the smallest plan
     if (int status = writeOutput(line.report, report::page(report::planJson(compilation, sources, budget))))
@@ -318,7 +333,7 @@ static std::optional<int> showDecision(const CommandLine &line, const Program &p
   if (compilation.refused)
     return 1;
   if (compilation.workers.ownSteps == OwnSteps::Hogwild)
-    llvm::errs() << "warning: combine hogwild: the replicas update the same parameters without locks, so that two runs may differ\n";
+    complain("warning: combine hogwild: the replicas update the same parameters without locks, so that two runs may differ\n", "hogwild");
   if (line.command != Command::Plan)
     return std::nullopt;
   if (line.json)
@@ -369,7 +384,7 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
   if (!compilation.differentiate())
     return kInternal;
   if (!compilation.refusal.empty()) {
-    llvm::errs() << "error: " << compilation.refusal << "\n";
+    complain("error: " + compilation.refusal + "\n", "refused");
     return 1;
   }
   if (stops(Phase::Differentiated))
@@ -386,7 +401,7 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
     if (!said.empty() && ofExecutable && options.workers() == 1 && !options.target.isDevice())
       if (int failed = measureRefused(line, compilation, self, options, missing); failed || missing > 0)
         return failed;
-    llvm::errs() << said;
+    complain(said, "budget");
     return *status;
   }
   malloc_trim(0); // of what the search held: the ops of the plan are of other sizes
@@ -463,6 +478,7 @@ int main(int argc, char **argv) {
   // the threads that generate kernels wait for one another.
   mallopt(M_ARENA_MAX, 2);
   CommandLine line = parseCommandLine(argc, argv);
+  asJson = line.jsonDiagnostics;
   if (line.command == Command::Solve) {
     std::vector<std::string> arguments(line.rest.begin() + (line.rest.empty() ? 0 : 1), line.rest.end());
     if (!line.rest.empty() && line.rest[0] == "remat")
@@ -498,7 +514,7 @@ int main(int argc, char **argv) {
   std::string error;
   int file = sources.addFile(line.input, error);
   if (file < 0) {
-    llvm::errs() << "cinch: cannot read '" << shortened(line.input) << "': " << error << "\n";
+    complain("cinch: cannot read '" + shortened(line.input) + "': " + error + "\n", "input");
     return 2;
   }
   Diagnostics diagnostics(sources);

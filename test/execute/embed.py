@@ -4,7 +4,9 @@ as a code with a message and leaves the model as it was. The same for a GPU, exe
 import ctypes
 import os
 import shutil
+import signal
 import sys
+import threading
 
 import numpy as np
 import programs
@@ -21,6 +23,9 @@ def build(folder):
     run(sys.executable, "points.py")
     said = run(programs.CINCH, "moons.cinch", "--emit=lib", "-o", "moons")
     verdicts.expect("libmoons.a" in said and "moons.h" in said, said)
+    (folder / "named").mkdir()
+    said = run(programs.CINCH, "moons.cinch", "--emit=lib", "-o", "named/libother.so")
+    verdicts.expect(sorted(path.name for path in (folder / "named").iterdir()) == ["libother.a", "libother.so", "other.h"], "-o names a library: " + said)
     run(programs.CINCH, "moons.cinch", "-o", "moons-exe")
     run("./moons-exe", "--data", ".", "--out", "out", "--quiet")
     return run
@@ -118,6 +123,50 @@ def from_python(folder, library="./libmoons.so", threads=2):
     verdicts.expect(abs(model.evaluate(x=x, label=label)["right"] - (share.argmax(axis=1) == label).mean()) < 1e-6, "evaluate")
 
 
+def from_two_threads(folder):
+    """A call while another one is running is turned away and harms nothing; so is one in a child of fork()."""
+    import train
+
+    os.chdir(folder)
+    table = np.loadtxt("points.csv", delimiter=",", skiprows=1)
+    x, label = table[:, :2].astype(np.float32), table[:, 2].astype(np.int32)
+    model = train.Model("./libmoons.so", threads=2)
+    model.load("out/final.safetensors")
+    many = dict(x=np.tile(x, (2000, 1)), label=np.tile(label, 2000))
+    want, said, done = model.evaluate(**many), [], threading.Event()
+
+    def other():
+        while not done.is_set():
+            try:
+                model.library.cinch_model_batch()
+                model.call("load", b"out/final.safetensors")
+            except RuntimeError as error:
+                said.append(str(error))
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    got = []
+    while len(got) < 20 and not said:
+        try:
+            got.append(model.evaluate(**many))
+        except RuntimeError as error:
+            said.append(str(error))
+    done.set()
+    thread.join()
+    verdicts.expect(said and all("another call is running" in text and "(2)" in text for text in said), "a call beside another: %s" % said[:3])
+    verdicts.expect(all(each == want for each in got) and model.evaluate(**many) == want, "turned away, it harms nothing")
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        try:
+            model.evaluate(x=x, label=label)
+            os._exit(1)
+        except RuntimeError as error:
+            os._exit(0 if "was forked" in str(error) and "(2)" in str(error) else 2)
+    verdicts.expect(os.waitpid(child, 0)[1] == 0, "a call in a child of fork()")
+    verdicts.expect(model.evaluate(**many) == want, "the parent goes on")
+
+
 def other_programs():
     """f64, bool, metrics with axes, several results, epochs: what a header says is what comes."""
     folder = programs.FOLDER / "other"
@@ -162,6 +211,7 @@ def main():
     run = build(folder)
     examples(folder, run)
     from_python(folder)
+    from_two_threads(folder)
     other_programs()
     for_a_gpu(folder, run)
 

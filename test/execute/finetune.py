@@ -108,6 +108,10 @@ names headless {
   "_" = "body.mask"
   "_" = "extra"
 }
+names misspelt {
+  "head.*" = "_"
+  "fc.*" = "bdy.*"
+}
 train net on train seed 1 {
   loss = mean[B] cross_entropy(net(x), y)
   optimizer adam(lr = 0.1)
@@ -183,7 +187,17 @@ def parts(data):
                     and all(np.array_equal(got[n], fresh[n]) for n in ("head.weight", "head.bias", "head.bias.ema")), "a head that is not in the file")
     tensorfile.write(data / "bare.safetensors", {"body.weight": body["fc.weight"]})
     said = call("train", "--steps", 0, "--init", data / "bare.safetensors", "--names", "headless", allowed=(3,)).stdout
-    verdicts.expect("the tensor `body.bias` (here `fc.bias`) is missing in it" in said, "a body that lacks a tensor: " + said)
+    verdicts.expect("the tensor `body.bias` (here `fc.bias`) is missing in it; of its names these are nearest: `body.weight`" in said,
+                    "a body that lacks a tensor: " + said)
+    # `train` trains it; what only reads says which parameters were never trained, and takes their initial values.
+    for command in (("eval", "--on", "train"), ("predict", "--on", "train")):
+        said = call(*command, "--init", data / "theirs.safetensors", "--names", "headless").stdout
+        verdicts.expect("warning: %s/theirs.safetensors does not have head.weight, head.bias: they have their initial values" % data in said, said)
+    logits = np.load(out / "predict/train/net.npy")
+    hidden = np.maximum(np.load(data / "x.npy") @ body["fc.weight"].T + body["fc.bias"], 0)
+    verdicts.expect(np.allclose(logits, hidden @ fresh["head.weight"].T + fresh["head.bias"], atol=1e-5), "initial values of a head")
+    call("train", "--steps", 0, "--init", data / "theirs.safetensors", "--names", "headless")
+    verdicts.expect("does not have" not in call("eval", "--on", "train").stdout, "a file of our own has all")
     inside = programs.source("headless", NET.replace("steps 4", 'steps 4; init "theirs.safetensors" names headless'))
     programs.call([programs.compiled(inside, "headless"), "--data", data, "--out", out, "--steps", 0])
     got = final()
@@ -212,7 +226,13 @@ def parts(data):
     refused(3, ["no tensor of it has the name of a parameter of this program, such as `fc.weight`"], *init("nothing"), "--partial")
     refused(3, ["`old_head.weight` is no parameter of this program", "--names theirs"], *init("body"))
     refused(3, ["`names theirs` does not say what `head.weight` is called in it"], *init("theirs"), "--names", "theirs")
-    refused(2, ["--names their: there is no such map; the program has theirs, headless"], *init("theirs"), "--names", "their")
+    refused(3, ["the tensor `bdy.weight` (here `fc.weight`) is missing in it; of its names these are nearest: `body.weight`, "], *init("theirs"),
+            "--names", "misspelt")
+    (data / "pt.safetensors").write_bytes(b"PK\3\4" + bytes(200))
+    (data / "old.safetensors").write_bytes(b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9" + bytes(200))
+    refused(3, ["it is a zip (PyTorch) file", "safetensors.torch.save_file(model.state_dict()"], *init("pt"))
+    refused(3, ["it is a pickle (PyTorch) file"], *init("old"))
+    refused(2, ["--names their: there is no such map; the program has theirs, headless, misspelt"], *init("theirs"), "--names", "their")
     refused(3, ["cannot open it: No such file or directory\n"], "--init", data / "nowhere.safetensors")
     refused(2, ["--names says what parameters are called in the file of --init"], "--names", "theirs")
     refused(2, ["--partial says how the file of --init is read"], "--partial")

@@ -10,6 +10,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import zipfile
 
 import numpy as np
 
@@ -62,6 +63,37 @@ def stored(name):
               "lstm": ["= lstm[12]"], "mlp": ["batch_norm(group = B)", "gelu("], "bert": ["repeat 2 bert_layer"], "padded_causal": ["repeat 2 transformer_encoder_layer", "attend("]}
     for words in wanted.get(name, []):
         verdicts.expect(words in text, "%s: no `%s` in\n%s" % (name, words, text))
+
+
+def refused_without_torch():
+    """An export without a dynamic batch, files that are no program, a Python without PyTorch: a message, and no traceback."""
+    data = json.loads((STORED / "mlp.json").read_text())
+
+    def fixed(value):
+        if isinstance(value, dict) and list(value) == ["B"]:
+            return 4 * value["B"]
+        if isinstance(value, dict):
+            return {key: fixed(each) for key, each in value.items()}
+        return [fixed(each) for each in value] if isinstance(value, list) else value
+
+    static = programs.FOLDER / "static.json"
+    static.write_text(json.dumps(fixed(data)))
+    static.with_suffix(".npz").write_bytes((STORED / "mlp.npz").read_bytes())
+    weights = programs.FOLDER / "weights.pt"
+    with zipfile.ZipFile(weights, "w") as archive:
+        archive.writestr("weights/data.pkl", b"")
+    program = programs.FOLDER / "program.pt2"
+    with zipfile.ZipFile(program, "w") as archive:
+        archive.writestr("models/model.json", b"")
+    text = programs.FOLDER / "text.pt2"
+    text.write_text("no program")
+    cases = {static: ["axis 0 of input `x`", "is not dynamic", "dynamic_shapes=({0: torch.export.Dim("], weights: ["it holds tensors", "torch.export.export("],
+             text: ["it is no exported program", "torch.export.save("]}
+    if subprocess.run([sys.executable, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode != 0:
+        cases[program] = ["reading it needs PyTorch", "pip install torch"]
+    for file, words in cases.items():
+        _, said = imported("wrong_" + file.stem, file, code=1)
+        verdicts.expect(all(word in said for word in words) and "Traceback" not in said, "%s: %s" % (file, said))
 
 
 # ---- With PyTorch -----------------------------------------------------------------------------------------------------------
@@ -150,6 +182,7 @@ def main():
         return
     for name in STORE:
         stored(name)
+    refused_without_torch()
 
 
 verdicts.run(main)

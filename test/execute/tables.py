@@ -26,6 +26,9 @@ CSV = """data train = csv("t.csv", hold_out = 0.3, hold_seed = 7) -> (
 data valid = csv("t.csv", hold_out = 0.3, hold_seed = 7, held = true) -> (
   x: f32[B, I] from ("a", "b", "c") normalize, y: i32[B] names ("red", "green", "NA"), bought: bool[B])
 """
+TURNED = """data turned = csv("t.csv") -> (
+  x: f32[B, I] from ("b", "a", "c") normalize, y: i32[B] names ("red", "green", "NA"), bought: bool[B])
+"""
 WORDS = ["red", "green", "NA"]
 verdicts = programs.Verdicts()
 
@@ -65,7 +68,7 @@ def table(data):
     verdicts.expect(8 < held.sum() < 30, "%d rows are held out" % held.sum())
     for precision in ("f32", "f64"):
         out = programs.FOLDER / ("out-" + precision)
-        exe = programs.compiled(programs.source("table", HEAD % (CSV, "  predict bought = i32(bought)\n  every 2 eval(valid)")),
+        exe = programs.compiled(programs.source("table", HEAD % (CSV + TURNED, "  predict bought = i32(bought)\n  every 2 eval(valid)")),
                                 "table-" + precision, "--set", "precision=" + precision)
         call = lambda *words, allowed=(0,): programs.call([exe, *words, "--data", data, "--out", out], allowed=allowed)
         call("train")
@@ -82,6 +85,8 @@ def table(data):
             verdicts.expect(np.array_equal(got["x"], normal[rows]), "%s: x in %s" % (precision, name))
             verdicts.expect(np.array_equal(got["y"], y[rows]), "%s: y in %s" % (precision, name))
             verdicts.expect(np.array_equal(got["bought"], bought[rows]), "%s: bought in %s" % (precision, name))
+        said = call("predict", "--on", "turned", allowed=(3,)).stdout
+        verdicts.expect('columns "b", "a", "c", normalize, but predict needs' in said, "columns in another order: " + said)
         # A file in its place: all of its rows, and the mean of the training data.
         write(data / "new.csv", [[float(v) for v in row] for row in x[:5] + 1], y[:5], spelled[:5])
         call("predict", "--on", "valid", "--data-file", data / "new.csv")

@@ -99,6 +99,7 @@ def refusals(data):
     refused(["`precision` is decided when compiling"], "precision=f64")
     refused(["`beta1` is no value of this program"], "beta1=0.5")
     refused(["unknown key `leraning`"], "leraning=1")
+    refused(["unknown key `H`", "cinch FILE -D NAME=VALUE"], "H=3")
     refused(["unknown key `step`; did you mean `steps`?"], "step=1")
     refused(["--set expects KEY=VALUE, got `lr`"], "lr")
     for value in ("", ".1", "1.", "0x1", "nan", "inf", "1e999", "1e300", "1e-400", "1e-320", "-1", "1 ", "1/2"):

@@ -14,8 +14,8 @@ FOLDER = tempfile.TemporaryDirectory(prefix="cinch-format-")
 MESSY = """\ufeff
 
 dim B=8 batch,D = 4 ,  C=10// sizes
-data train=npz( "d.npz" )->(x:f32[ B,D ] scale 1/255,
-y : i32[B] below C)
+data train=npz( "d.npz" )->(x:f32[ B,D ] scale - 1/255,
+y : i32[B] below C except -   100)
 
 
 
@@ -23,7 +23,7 @@ layer two [K , I?](x:f32[..,I],rate=0.1)->f32[..,K]{
 // what it does
       use l=linear[ K ](with_bias=false) ,
 m = linear[K]
-  h=l(x)*2+-m (x) ;   return dropout(h ,rate)   // the end
+  scale=l(x)*2+-m (x) ;   h=scale-1; return dropout(h ,rate)   // the end
 }
 model net(x:f32[B,D])->f32[B,C]{ use t=two[C];return t(x) }
 train net on train seed 1{
@@ -36,14 +36,14 @@ y)  ;  metric acc = mean[B](argmax( logits )==y)
   steps 10   }
 """
 TIDY = """dim B = 8 batch, D = 4,  C = 10 // sizes
-data train = npz("d.npz") -> (x: f32[B, D] scale 1/255,
-                              y: i32[B] below C)
+data train = npz("d.npz") -> (x: f32[B, D] scale -1/255,
+                              y: i32[B] below C except -100)
 
 layer two[K, I?](x: f32[.., I], rate = 0.1) -> f32[.., K] {
   // what it does
   use l = linear[K](with_bias = false),
       m = linear[K]
-  h = l(x) * 2 + -m (x);   return dropout(h, rate)   // the end
+  scale = l(x) * 2 + -m (x);   h = scale - 1; return dropout(h, rate)   // the end
 }
 model net(x: f32[B, D]) -> f32[B, C] { use t = two[C]; return t(x) }
 train net on train seed 1 {

@@ -161,13 +161,23 @@ def test_csv(t):
     holes = "a,b\n" + "".join("%s,%d\n" % ("NA" if e == 1 else "" if e == 2 else " ?" if e == 3 else a, b)
                                 for e, (a, b) in enumerate(WHOLE))
     programs.write(t.path("x.csv"), holes.encode())
-    t.refused(3, ["line 3, column 1: `NA` is no number", "`missing = ..` of csv(..)"], program, "--data", ".", "--out", "out")
-    filled = dict(source, missing=7)
+    for more in ({}, {"missing": 7}):
+        t.refused(3, ["x.csv: line 3, column 1: `NA` is no value, but field `x` is i32", "remove the row"],
+                  t.recorder(dict(source, **more), 2, 8), "--data", ".", "--out", "out")
+    real = dict(source, fields=[dict(source["fields"][0], dtype="F32", scale=1)])
+    t.refused(3, ["line 3, column 1: `NA` is no value of field `x`", "`missing = ..` of csv(..)"], t.recorder(real, 2, 8), "--data", ".", "--out", "out")
+    bits = lambda x: struct.unpack("i", struct.pack("f", x))[0]
     t.check(
-        walk(t, t.recorder(filled, 2, 8), "filled", 2, 8)
-        == [[7, b] if e in (1, 2, 3) else [a, b] for e, (a, b) in enumerate(WHOLE)],
+        walk(t, t.recorder(dict(real, missing=7), 2, 8), "filled", 2, 8)
+        == [[bits(v) for v in ([7, b] if e in (1, 2, 3) else [a, b])] for e, (a, b) in enumerate(WHOLE)],
         "missing numbers",
     )
+    named = dict(source, missing=0, fields=[dict(source["fields"][0], shape=[], below=2, names=["no", "NA"], **{"from": ["v"]})])
+    programs.write(t.path("x.csv"), b"v,w\nno,1\nNA,2\n,3\n")
+    t.refused(3, ["line 4, column 1: the cell is empty, but field `x` has names", "a name of their own"], t.recorder(named, 1, 8), "--data", ".", "--out", "out")
+    flags = dict(source, missing=0, fields=[dict(source["fields"][0], dtype="BOOL", shape=[], **{"from": ["w"]})])
+    programs.write(t.path("x.csv"), b"v,w\nno,1\nno,0\nno, \n")
+    t.refused(3, ["line 4, column 2: the cell is empty, but field `x` is bool"], t.recorder(flags, 1, 8), "--data", ".", "--out", "out")
     mark = b"\xef\xbb\xbf"
     rows = "".join("%d,%d\n" % (a, b) for a, b in WHOLE).encode()
     programs.write(t.path("x.csv"), mark + b"a,b\n" + rows)
@@ -194,7 +204,7 @@ def test_csv(t):
     wrong(["the column `b`", "the file has a, c"], "a,c\n1,2\n")
     wrong(["two columns are called `a`"], "a,a,b\n1,2,3\n")
     wrong(["line 3, column 2: `x` is no number"], "a,b\n1,2\n3,x\n")
-    wrong(["line 3, column 2: `` is no number"], "a,b\n1,2\n3,\n")
+    wrong(["line 3, column 2: the cell is empty, but field `x` is i32"], "a,b\n1,2\n3,\n")
     wrong(["line 3 has 1 cells, expected 2"], "a,b\n1,2\n3\n")
     wrong(["line 2 has 3 cells, expected 2"], "a,b\n1,2,3\n")
     wrong(["whole numbers, but has 1.5 in line 2, column 1"], "a,b\n1.5,2\n")

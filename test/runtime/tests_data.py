@@ -163,6 +163,32 @@ def test_npy_and_idx_types(t):
         t.check(walk(t, program, "f", 2, 8) == expected(want), "floating-point field from %s" % descr)
 
 
+def test_axes_of_a_file(t):
+    """Behind the first axis a file has the declared axes, but for axes of size 1 and merged or split neighbours."""
+    dataset = lambda *shape: dict(name="train", source="npy", files=["x.npy"], shuffle=False,
+                                  fields=[dict(name="x", dtype="I32", shape=list(shape))])
+    values = list(range(8 * 24))
+    rows = [values[24 * e : 24 * e + 24] for e in range(8)]
+    image, table = t.recorder(dataset(2, 3, 4), 24, 8), t.recorder(dataset(4, 6), 24, 8)
+    save = lambda *shape: programs.write(t.path("x.npy"), programs.npy("<i4", [8] + list(shape), values, "i"))
+    for program, shapes in ((image, ([2, 3, 4], [24], [6, 4], [2, 12], [2, 1, 3, 4], [2, 3, 4, 1], [2, 3, 2, 2])),
+                            (table, ([4, 6], [24], [2, 2, 6], [4, 2, 3], [1, 24], [2, 2, 2, 3]))):
+        for shape in shapes:
+            save(*shape)
+            t.check(walk(t, program, "out", 24, 8) == rows, "a file of shape %s" % shape)
+    for program, shape, parts in (
+        (image, [3, 4, 2], ["[2, 3, 4]", "[8, 3, 4, 2]", "transpose(0, 3, 1, 2)"]),
+        (image, [4, 6], ["[2, 3, 4]", "[8, 4, 6]", "[8, 24]"]),
+        (image, [12, 2], ["[2, 3, 4]", "[8, 12, 2]"]),
+        (image, [4, 3, 1, 2], ["[2, 3, 4]", "[8, 4, 3, 1, 2]"]),
+        (table, [6, 4], ["[4, 6]", "[8, 6, 4]", "transpose(0, 2, 1)"]),
+        (table, [3, 8], ["[4, 6]", "[8, 3, 8]"]),
+        (table, [3, 2, 4], ["[4, 6]", "[8, 3, 2, 4]"]),
+    ):
+        save(*shape)
+        t.refused(3, ["x.npy", "field `x`"] + parts, program, "--data", ".", "--out", "a", "--steps", 1)
+
+
 def test_wrong_files(t):
     program = t.linear()
     images, labels = programs.digits(t.path(), "train", 150, 1)

@@ -106,6 +106,17 @@ def test_mpi_ends(t):
         t.check(result[0] == 5 and time.time() - start < 10 and re.search(r"worker 1 \(stage 1\) lost in (update of )?step \d+: nothing was heard", result[2]), "one that stands still is lost", "%.1f s %r" % (time.time() - start, result))
 
 
+def test_mpi_late_start(t):
+    """As over TCP: who waits says so after three seconds."""
+    data, two = t.digits(), t.stages(2)
+    late = os.path.join(t.folder, "late")
+    programs.write(late, b'#!/bin/sh\n[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 1 ] && sleep 5\nexec %s "$@"\n' % two.encode())
+    os.chmod(late, 0o755)
+    for mpi in there(t):
+        result = mpirun(t, mpi, 2, late, "--data", data, "--out", "l" + mpi, "--quiet")
+        t.check(result[0] == 0 and "worker 0 of 2 waits for " in result[2], "a process of %s that comes late" % mpi, repr(result))
+
+
 def test_mpi_wrong_start(t):
     data = t.digits()
     found = there(t)

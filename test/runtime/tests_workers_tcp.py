@@ -154,6 +154,21 @@ def test_tcp_wrong_start(t):
     t.check(code == 0, "threads in spite of the variables", out + err)
 
 
+def test_tcp_late_start(t):
+    """Whoever waits for others says for whom and where after three seconds, with --quiet too, and once."""
+    data, three = t.digits(), t.stages(3)
+    t.call(three, "--data", data, "--out", "one")
+    late = os.path.join(t.folder, "late")
+    programs.write(late, b'#!/bin/sh\n[ $RANK = 1 ] && sleep 5\nexec %s "$@"\n' % three.encode())
+    os.chmod(late, 0o755)
+    results = t.together([late] * 3, "--data", data, "--out", "b", "--quiet")
+    said = [result[2] for result in results]
+    t.check(codes(results) == [0, 0, 0] and final(t, "b") == final(t, "one"), "a worker that comes late", repr(results))
+    t.check(said[0].startswith("worker 0 of 3 waits at ") and "port" in said[0] and "for worker 1 to call" in said[0], "worker 0 says so", said[0])
+    t.check(said[2].startswith("worker 2 of 3 waits for worker 0 at 127.0.0.1:"), "worker 2 says so", said[2])
+    t.check([text.count("waits") for text in said] == [1, 0, 1], "once", repr(said))
+
+
 def test_tcp_slurm(t):
     """What srun sets is enough for --transport tcp: the first machine of the step, a port by the numbers of job and step, tasks of a machine."""
     data, two = t.digits(), t.stages(2)

@@ -3,7 +3,8 @@
 // `// case: title`. It is the body of a model, or items of a file if it defines the model itself; dims, data and a
 // `train` block that it lacks are put around it. A line that is to be refused ends in `// E0201: words | words`: an
 // error with this code (or one that begins so) on this line, with these words in it. Any other error fails the case; so
-// do errors in cases that expect none.
+// do errors in cases that expect none. `// W0103: words` is a warning that must be there; others may be, too, unless
+// `// no W0103` stands in the case.
 #include "compiler/frontend/Check.h"
 #include "compiler/frontend/Parser.h"
 #include "compiler/frontend/VerifyProgram.h"
@@ -47,8 +48,11 @@ static bool runCase(const std::string &where, const std::vector<std::string> &li
     ++line;
   }
   std::vector<Expectation> expectations;
+  std::vector<std::string> unwanted;
   for (const std::string &text : lines) {
-    size_t comment = text.find("// E");
+    size_t comment = std::min(text.find("// E"), text.find("// W"));
+    if (size_t none = text.find("// no W"); none != std::string::npos)
+      unwanted.push_back(text.substr(none + 6, 5));
     if (comment != std::string::npos) {
       llvm::StringRef rest = llvm::StringRef(text).substr(comment + 3);
       auto [code, words] = rest.split(':');
@@ -85,8 +89,7 @@ static bool runCase(const std::string &where, const std::vector<std::string> &li
 
   bool ok = true;
   for (const Diagnostic &d : diags.sorted()) {
-    if (d.severity != Severity::Error)
-      continue;
+    bool isError = d.severity == Severity::Error;
     std::string all = d.message;
     for (const auto *list : {&d.notes, &d.helps, &d.paths})
       for (const std::string &s : *list)
@@ -100,6 +103,8 @@ static bool runCase(const std::string &where, const std::vector<std::string> &li
                          [&](const std::string &word) { return all.find(word) != std::string::npos; });
     });
     if (it == expectations.end()) {
+      if (!isError && std::find(unwanted.begin(), unwanted.end(), codeName(d.code)) == unwanted.end())
+        continue;
       fail(where, "not expected, " + std::string(codeName(d.code)) + " at line " + std::to_string(at) + " of\n" +
                       program + "  " + all);
       ok = false;

@@ -4,6 +4,11 @@ A shape is a list of whole numbers; {"B": c} stands for c times the batch. An ar
 result of another node, or {"B": c}.
 """
 import json
+import sys
+import zipfile
+
+HOW_TO_EXPORT = ("program = torch.export.export(model.train(), (x,), dynamic_shapes=({0: torch.export.Dim(\"batch\", min=2)},)) exports one, "
+                 "with a {0: ..} for each input")
 
 
 class Refused(Exception):
@@ -43,6 +48,11 @@ class Graph:
         self.stored = {each["name"]: each for each in data["stored"]}  # parameters, buffers, constants: {"name", "path", "kind", "shape", "dtype"}
         self.outputs = data["outputs"]
         self.nodes = [Node(each) for each in data["nodes"]]
+        for each in self.inputs:
+            is_read = any(each["name"] in node.reads() for node in self.nodes)
+            if is_read and (not each["shape"] or not isinstance(each["shape"][0], dict)):
+                raise Refused("axis 0 of input `%s`, of shape %s, is not dynamic, and the batch has to be: %s"
+                              % (each["name"], [size if not isinstance(size, dict) else "batch" for size in each["shape"]], HOW_TO_EXPORT))
         self._settle()
 
     def _settle(self):
@@ -248,9 +258,26 @@ def load(path):
             data = json.load(file)
         with numpy.load(str(path)[:-5] + ".npz") as arrays:
             return Graph(data, {name: arrays[name] for name in arrays.files})
-    import torch
+    _check_archive(path)
+    try:
+        import torch
+    except ImportError:
+        raise Refused("reading it needs PyTorch, and %s has none: run this by the Python that exported it, or pip install torch" % sys.executable)
+    try:
+        exported = torch.export.load(path)
+    except Exception as error:  # whatever PyTorch finds wrong with it
+        raise Refused("PyTorch cannot load it as an exported program: %s" % str(error).strip().split("\n")[0])
+    return from_exported(exported)
 
-    return from_exported(torch.export.load(path))
+
+def _check_archive(path):
+    """torch.export.save writes a zip file with a program; torch.save one with a pickle of tensors, or, long ago, a bare pickle."""
+    how = "; %s, and torch.export.save(program, \"FILE.pt2\")" % HOW_TO_EXPORT
+    if not zipfile.is_zipfile(path):
+        raise Refused("it is no exported program" + how)
+    with zipfile.ZipFile(path) as archive:
+        if any(name.split("/")[-1] == "data.pkl" for name in archive.namelist()):
+            raise Refused("it holds tensors (torch.save of a state_dict or a model), not an exported program" + how)
 
 
 def store(graph, path):

@@ -17,6 +17,8 @@ const classes = [
 const svgSpace = document.querySelector('svg').namespaceURI;
 const $ = id => document.getElementById(id);
 
+// Rounded up, of what is typed as a budget.
+const bytesTextUp = bytes => bytes >= 10 * 2 ** 30 ? (Math.ceil(bytes / 2 ** 30 * 100) / 100).toFixed(2) + ' GiB' : (Math.ceil(bytes / 2 ** 20 * 10) / 10).toFixed(1) + ' MiB';
 function bytesText(bytes) {
   if (bytes >= 10 * 2 ** 30) return (bytes / 2 ** 30).toFixed(2) + ' GiB';
   if (bytes >= 2 ** 20 / 10) return (bytes / 2 ** 20).toFixed(1) + ' MiB';
