@@ -75,7 +75,7 @@ def main():
     # A table with holes: what they count as.
     holes = [",".join("NA" if v < -1 else repr(float(v)) for v in row) for row in x]
     (data / "t.csv").write_text("\n".join(["a, b ,c,d,e,f"] + holes) + "\n")
-    refused("predict", "table", "t.csv", "`NA` is no number", "`missing = ..` of csv(..)")
+    refused("predict", "table", "t.csv", "`NA` is no value of field `x`", "`missing = ..` of csv(..)")
     filled = PROGRAM.replace('csv("t.csv")', 'csv("t.csv", missing = 1/4)')
     exe = programs.compiled(programs.source("filled", filled), "filled")
     call("predict", "--on", "table")
