@@ -117,8 +117,9 @@ static void matchRows(FieldFile &file, const FieldSpec &field, const Shape &inFi
   if (field.elem == Elem::I32 && isFloat(file.raw))
     fail(kData, "%s: field `%s` is i32, but the file holds %s; save it as whole numbers, in NumPy with astype(\"i4\")", file.path.text, field.name,
          nameOf(file.raw));
-  if (field.elem == Elem::Bool && file.raw != RawType::Bool && file.raw != RawType::U8)
-    fail(kData, "%s: field `%s` is bool, but the file holds %s", file.path.text, field.name, nameOf(file.raw));
+  if (field.elem == Elem::Bool && isFloat(file.raw))
+    fail(kData, "%s: field `%s` is bool, but the file holds %s; save it as bool or as 0 and 1, in NumPy with astype(\"bool\")", file.path.text,
+         field.name, nameOf(file.raw));
   file.count = wanted;
   file.exampleStep = wanted * bytesOf(file.raw);
   file.examples = inFile.dims[0];
@@ -249,8 +250,8 @@ void openField(Dataset &dataset, int number, const char *folder, const char *out
   }
   const FieldFile &counted = dataset.fields[dataset.counted];
   if (file.examples != counted.examples)
-    fail(kData, "data `%s`: %s has %lld examples, but %s has %lld", spec.name, file.path.text, (long long)file.examples,
-         counted.path.text, (long long)counted.examples);
+    fail(kData, "data `%s`: field `%s` in %s has %lld examples, but field `%s` in %s has %lld", spec.name, field.name, file.path.text,
+         (long long)file.examples, spec.fields[dataset.counted].name, counted.path.text, (long long)counted.examples);
   if (file.examples == 0)
     fail(kData, "%s: there is no example in it", file.path.text);
   checkValues(dataset, number, out);

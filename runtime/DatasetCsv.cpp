@@ -217,7 +217,7 @@ double readCell(const char *text, const DatasetSpec &spec, const FieldSpec &fiel
   if (field.elem == Elem::Bool && (strcasecmp(text, "true") == 0 || strcasecmp(text, "false") == 0))
     return strcasecmp(text, "true") == 0;
   double value = strtod(text, &end);
-  bool any = end != text;
+  bool any = end != text && !strpbrk(text, "xX"); // a table's numbers are decimal
   while (*end == ' ')
     ++end;
   if (!any || *end)

@@ -140,6 +140,8 @@ void convertValues(const FieldFile &file, const FieldSpec &field, const char *ra
 void checkNumber(const FieldFile &file, const FieldSpec &field, Number number, const char *where) {
   if (field.elem == Elem::F32 || field.elem == Elem::F64) {
     double value = field.elem == Elem::F32 ? double(float(number.real)) : number.real;
+    if (!__builtin_isfinite(value) && __builtin_isfinite(number.real))
+      fail(kData, "%s: field `%s` has %g %s, which is too large for f32", file.path.text, field.name, number.real, where);
     if (!__builtin_isfinite(value))
       fail(kData, "%s: field `%s` has %g %s; every value must be finite", file.path.text, field.name, number.real,
            where);

@@ -240,7 +240,7 @@ void take(Options &options, const Flag &flag, const char *value) {
   errno = 0;
   if (flag.need == kCount) {
     count = strtoll(value, &end, 10);
-    const int least = is("--threads") ? 1 : 0;
+    const int least = is("--threads") || is("--batches") ? 1 : 0;
     if (!*value || *end || errno || count < least)
       fail(kUsage, "%s needs a whole number from %d, got `%s`", flag.name, least, value);
   } else if (flag.need == kNumber) {

@@ -76,6 +76,9 @@ def main():
     holes = [",".join("NA" if v < -1 else repr(float(v)) for v in row) for row in x]
     (data / "t.csv").write_text("\n".join(["a, b ,c,d,e,f"] + holes) + "\n")
     refused("predict", "table", "t.csv", "`NA` is no value of field `x`", "`missing = ..` of csv(..)")
+    (data / "t.csv").write_text("\n".join(["a, b ,c,d,e,f"] + holes).replace("NA", "0x10") + "\n")
+    refused("predict", "table", "t.csv", "`0x10` is no number")
+    (data / "t.csv").write_text("\n".join(["a, b ,c,d,e,f"] + holes) + "\n")
     filled = PROGRAM.replace('csv("t.csv")', 'csv("t.csv", missing = 1/4)')
     exe = programs.compiled(programs.source("filled", filled), "filled")
     call("predict", "--on", "table")

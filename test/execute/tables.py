@@ -2,6 +2,8 @@
 """Tables as people have them: words as classes, columns brought to mean 0 and deviation 1, rows held out, yes and no, classes that
 weigh more; compressed npz. What the program reads is what `predict` writes, compared with NumPy."""
 import csv
+import subprocess
+
 
 import numpy as np
 import programs
@@ -129,6 +131,14 @@ def compressed(data):
         programs.call([exe, *command, "--data", data, "--out", out])
     for name, value in (("x", x), ("y", y), ("flag", y > 1)):
         verdicts.expect(np.array_equal(np.load(out / "predict" / "train" / (name + ".npy")), value), "compressed: " + name)
+    for kind in ("i1", "u1", ">i2", "i8", "u8"): # a flag may be written down as 0 and 1
+        np.savez(data / "c.npz", x=x, y=y, flag=(y > 1).astype(kind))
+        programs.call([exe, "predict", "--data", data, "--out", out, "--on", "train"])
+        verdicts.expect(np.array_equal(np.load(out / "predict" / "train" / "flag.npy"), y > 1), "flags as " + kind)
+    for kind, value, said in (("i4", 2, "is bool, but has 2"), ("f4", 1, 'astype("bool")')):
+        np.savez(data / "c.npz", x=x, y=y, flag=np.full(20, value, kind))
+        ended = subprocess.run([exe, "predict", "--data", data, "--out", out], capture_output=True, text=True)
+        verdicts.expect(ended.returncode == 3 and said in ended.stderr, "flags as %s: %s" % (kind, ended.stderr))
 
 
 def weighted(data):

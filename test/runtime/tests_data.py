@@ -212,7 +212,7 @@ def test_wrong_files(t):
     wrong(["claims 200 axes"], images=b"\0\0\x08\xc8" + sound_images[4:])
     wrong(["too large"], images=b"\0\0\x08\x04" + b"\xff" * 16)
     wrong(["needs 12 values", "[150, 11]"], images=programs.idx(8, [150, 11], [0] * 1650, "B"))
-    wrong(["149 examples", "has 150"], labels=programs.idx(8, [149], labels[:149], "B"))
+    wrong(["`y`", "149 examples", "`x`", "has 150"], labels=programs.idx(8, [149], labels[:149], "B"))
     wrong(["`y` is i32", "f32"], labels=programs.idx(13, [150], labels, "f"))
     wrong(["below 10", "has 10", "example 77"], labels=programs.idx(8, [150], labels[:77] + [10] + labels[78:], "B"))
     wrong(["below 10", "has -1", "example 149"], labels=programs.idx(12, [150], labels[:149] + [-1], "i"))
@@ -223,7 +223,7 @@ def test_wrong_files(t):
         images=programs.idx(13, [150, 12], floats[:41] + [math.nan] + floats[42:], "f"),
     )
     wrong(["`x` has inf"], images=programs.idx(13, [150, 12], floats[:41] + [math.inf] + floats[42:], "f"))
-    wrong(["1e+300"], images=programs.idx(14, [150, 12], floats[:41] + [1e300] + floats[42:], "d"))
+    wrong(["1e+300", "too large for f32"], images=programs.idx(14, [150, 12], floats[:41] + [1e300] + floats[42:], "d"))
     os.unlink(t.path("train-images"))
     t.refused(3, ["train-images", "No such file", "--data"], program, "--data", ".", "--out", "a")
     os.mkdir(t.path("train-images"))
