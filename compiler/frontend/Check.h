@@ -18,6 +18,7 @@ namespace cinch {
 struct Options {
   std::vector<std::pair<std::string, std::string>> defines;  // -D NAME=VALUE: new values of `dim` names and `const`s
   std::vector<std::pair<std::string, std::string>> settings; // --set KEY=VALUE: train.steps, train.lr, ..
+  bool microbatchGiven = false; // --microbatch: the one of the file does not count
   Facts *facts = nullptr; // takes what the checker finds out, for editors
 };
 

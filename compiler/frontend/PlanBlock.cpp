@@ -72,7 +72,7 @@ void Elaborator::readMemory(const SettingWord &word, Frame &frame) {
 void Elaborator::readMicrobatch(const SettingWord &word, Frame &frame) {
   int64_t &microbatch = program.plan.microbatch;
   readCount(word, "microbatch", microbatch, frame);
-  if (microbatch > 0 && program.batch > 0 && program.batch % microbatch != 0)
+  if (!options.microbatchGiven && microbatch > 0 && program.batch > 0 && program.batch % microbatch != 0)
     report(Code::E0603, word.span,
            "`microbatch` must divide the batch, but " + std::to_string(microbatch) + " does not divide " + program.batchName +
                " = " + std::to_string(program.batch),
@@ -142,7 +142,7 @@ void Elaborator::checkGrain() {
              "`grain` must be a multiple of the group, but " + std::to_string(grain) + " is none of " + std::to_string(op.type.group), fileFrame);
       break;
     }
-  if (!plan || grain < 1 || microbatch % grain == 0)
+  if (!plan || options.microbatchGiven || grain < 1 || microbatch % grain == 0)
     return;
   for (const Setting &setting : plan->settings)
     if (setting.key.text == "microbatch")

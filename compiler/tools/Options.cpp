@@ -379,12 +379,17 @@ static void readPlanning(const Flags &f, CommandLine &line) {
     usage("--remat: " + problem);
   if (f.microbatch.getNumOccurrences())
     line.microbatch = f.microbatch == "auto" ? 0 : positive(f.microbatch, "microbatch");
+  line.check.microbatchGiven = line.microbatch.has_value();
   line.orderSeed = f.orderSeed;
   if (f.rowBlocks.getNumOccurrences())
     line.rowBlocks = f.rowBlocks == "auto" ? 0 : f.rowBlocks == "none" ? -1 : positive(f.rowBlocks, "row-blocks");
   readStages(f, line);
-  if (f.maxThreads.getNumOccurrences())
-    line.maxThreads = int(std::min<int64_t>(1024, positive(f.maxThreads, "max-threads")));
+  if (f.maxThreads.getNumOccurrences()) {
+    constexpr int64_t kMost = 1024;
+    if (positive(f.maxThreads, "max-threads") > kMost)
+      usage("--max-threads: a worker has at most " + std::to_string(kMost) + " threads, got `" + f.maxThreads + "`");
+    line.maxThreads = int(positive(f.maxThreads, "max-threads"));
+  }
   line.profile = f.profile;
   if (f.profile.getNumOccurrences() && line.profile.empty())
     usage("--profile expects the name of a file, or none");
