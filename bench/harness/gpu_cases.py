@@ -123,6 +123,10 @@ def attention(pack):
         cut = "2" if "grain" in case[0] else "1"
         pack.add("attention, " + case[0], "bf16", source, run[1], [["--microbatch", cut], ["--remat", "all", "--order-seed", "2"]],
                  limit=0.004, exact=case[1].get("S") != 1)
+        if max(case[1].get("K", 8), case[1].get("E", 8)) <= 64: # by wgmma, too
+            source, run = attend.made(number, case, "bf16", pack.seed + number, "-groups")
+            pack.add("attention, " + case[0], "wgmma", source, run[1], [["--microbatch", cut], ["--remat", "all", "--order-seed", "2"]],
+                     limit=0.004, target=wgmma.TARGET)
 
 
 def narrow(pack):
