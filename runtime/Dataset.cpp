@@ -148,7 +148,7 @@ static void openWindows(FieldFile &file, const DatasetSpec &spec, bool tokens) {
          tokens ? "tokens" : "bytes", (long long)spec.window);
   file.count = spec.window;
   file.exampleStep = spec.stride * unit;
-  file.examples = (length - spec.window) / spec.stride + 1;
+  file.examples = file.here = (length - spec.window) / spec.stride + 1;
 }
 
 // One byte an element, the fields of a record one behind the other.
@@ -169,8 +169,8 @@ static void openRecords(FieldFile &file, const DatasetSpec &spec, int number) {
   file.examples = file.here = (file.size - spec.header) / record;
 }
 
-// All files of a field, as one.
-static void openAllRecords(FieldFile &first, const DatasetSpec &spec, int number, const char *folder) {
+// All files of a field, as one: no window and no record lies in two of them.
+template <typename Open> static void openAllFiles(FieldFile &first, const DatasetSpec &spec, const char *folder, Open openOne) {
   FieldFile *last = &first;
   for (int64_t i = 0; i < spec.files.size; ++i) {
     if (i > 0) {
@@ -179,7 +179,7 @@ static void openAllRecords(FieldFile &first, const DatasetSpec &spec, int number
       last = last->next;
     }
     openDataFile(*last, folder, spec.files[i], spec);
-    openRecords(*last, spec, number);
+    openOne(*last);
     if (i > 0)
       first.examples += last->examples;
   }
@@ -212,33 +212,30 @@ void openField(Dataset &dataset, int number, const char *folder, const char *out
   bool idx = strcmp(spec.source, "idx") == 0, npy = strcmp(spec.source, "npy") == 0;
   bool npz = strcmp(spec.source, "npz") == 0, tensors = strcmp(spec.source, "safetensors") == 0;
   bool csv = strcmp(spec.source, "csv") == 0, records = strcmp(spec.source, "records") == 0;
-  bool oneFile = npz || tensors || csv;
+  bool oneFile = npz || tensors || csv, severalFiles = records || text || tokens;
   if (!text && !tokens && !idx && !npy && !oneFile && !records)
     failInternal("data `%s` is read from `%s`, which is no format", spec.name, spec.source);
   if (((text || tokens) && (spec.fields.size != 1 || spec.window < 1 || spec.stride < 1)) || spec.fields.size == 0 ||
-      (records ? spec.files.size == 0 : spec.files.size != (oneFile ? 1 : spec.fields.size)))
+      (severalFiles ? spec.files.size == 0 : spec.files.size != (oneFile ? 1 : spec.fields.size)))
     failInternal("data `%s` is described wrongly", spec.name);
   if (csv) {
     openCsv(dataset, number, folder, out);
   } else if (records) {
-    openAllRecords(file, spec, number, folder);
+    openAllFiles(file, spec, folder, [&](FieldFile &one) { openRecords(one, spec, number); });
+  } else if (text || tokens) {
+    openAllFiles(file, spec, folder, [&](FieldFile &one) { openWindows(one, spec, tokens); });
+    if (field.shape.count() != spec.window)
+      failInternal("data `%s`: a window of %lld meets shape %s", spec.name, (long long)spec.window, describe(field.shape).text);
   } else {
     openDataFile(file, folder, spec.files[oneFile ? 0 : number], spec);
     if (oneFile && field.from.size != 1)
       failInternal("data `%s`: the field `%s` comes from %lld arrays", spec.name, field.name,
                    (long long)field.from.size);
-    if (text || tokens) {
-      openWindows(file, spec, tokens);
-      if (field.shape.count() != spec.window)
-        failInternal("data `%s`: a window of %lld meets shape %s", spec.name, (long long)spec.window,
-                     describe(field.shape).text);
-    } else {
-      Shape shape = idx       ? readIdxHeader(file)
-                    : npy     ? readNpyHeader(file)
-                    : tensors ? findTensor(file, field.from[0])
-                              : findNpzArray(file, field.from[0], spec.name, field.name, out);
-      matchRows(file, field, shape);
-    }
+    Shape shape = idx       ? readIdxHeader(file)
+                  : npy     ? readNpyHeader(file)
+                  : tensors ? findTensor(file, field.from[0])
+                            : findNpzArray(file, field.from[0], spec.name, field.name, out);
+    matchRows(file, field, shape);
   }
   if (const Normal *normal = field.normalize ? normalOf(field.name) : nullptr) {
     file.mean = normal->mean;

@@ -12,7 +12,7 @@ const char *nameOf(RawType);
 double halfToDouble(uint64_t bits);
 inline bool isFloat(RawType type) { return type >= RawType::F16; }
 
-// Where the values of one field lie: example e is `count` values from byte dataOffset + e * exampleStep, below dataEnd. Records may lie in
+// Where the values of one field lie: example e is `count` values from byte dataOffset + e * exampleStep, below dataEnd. Records and windows may lie in
 // several files: `examples` counts those of all, and this one has the first `here` of them.
 struct FieldFile {
   int fd = -1;
@@ -24,7 +24,7 @@ struct FieldFile {
   const double *mean = nullptr, *deviation = nullptr; // of a field that is normalized: one a value of an example
   FieldFile *next = nullptr; // where the examples behind these lie
   int64_t here = 0;
-  uint32_t crc = 0; // of the bytes from dataOffset to dataEnd; of records: of the field's values, in all files
+  uint32_t crc = 0; // of the bytes from dataOffset to dataEnd; of several files: of what each has, of records the field's values
 };
 
 // The file that holds an example; it becomes its number there.

@@ -98,8 +98,9 @@ void takeDataFile(int dataset, const Entry &entry) {
   if (!file)
     return;
   DatasetSpec &spec = run.meta.datasets[dataset];
-  if (strcmp(spec.source, "records") == 0)
-    spec.files.size = 1; // its file holds all fields
+  for (const char *source : {"records", "text", "tokens"})
+    if (strcmp(spec.source, source) == 0)
+      spec.files.size = 1; // each of its files holds all fields
   int64_t read = 0, count = 0; // the file that is read, and how many are
   for (const EntryField &field : entry.fields)
     for (int64_t own = 0; own < spec.fields.size && spec.files.size > 1; ++own)

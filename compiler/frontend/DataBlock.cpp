@@ -195,9 +195,10 @@ private:
               .help("hold_out = 0.1 on both data sets, and held = true on the one that takes the rows held out");
     bool oneFileAField = data.source == Dataset::Idx || data.source == Dataset::Npy;
     size_t files = oneFileAField ? item.fields.size() : 1;
-    if (data.source == Dataset::Records && data.files.empty())
-      report(Code::E0601, item.source.span, "`records` takes one file or more");
-    if (data.source != Dataset::Records && data.files.size() != files)
+    const bool severalFiles = data.source == Dataset::Records || isWindows();
+    if (severalFiles && data.files.empty())
+      report(Code::E0601, item.source.span, sourceText() + " takes one file or more");
+    if (!severalFiles && data.files.size() != files)
       report(Code::E0601, item.source.span,
              sourceText() + " takes " + (oneFileAField ? "one file for each of the " + std::to_string(files) + " fields" : std::string("one file")) +
                  ", but " + std::to_string(data.files.size()) + " are given")

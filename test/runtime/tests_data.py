@@ -111,6 +111,18 @@ def test_windows(t):
         )
         got = walk(t, t.recorder(dataset, 6, 32), "tokens%d" % bits, 6, 32)
         t.check(got == [values[5 * e : 5 * e + 6] for e in range(32)], "tokens of %d bits" % bits)
+        # Several files, of which the second one ends within a stride: no window lies in two.
+        parts = [values[:101], values[101:150], values[150:]]
+        for name, part in zip(("one", "two", "three"), parts):
+            programs.write(t.path(name), b"header!!" + struct.pack("<%d%s" % (len(part), code), *part))
+        several = dict(dataset, files=["one", "two", "three"])
+        windows = [part[at : at + 6] for part in parts for at in range(0, len(part) - 5, 5)]
+        program = t.recorder(several, 6, 32)
+        for again in (False, True):
+            got = walk(t, program, "several%d" % bits, 6, 32)
+            t.check(got == windows[:32] and len(windows) >= 32, "tokens of three files" + (", checked before" if again else ""))
+        programs.write(t.path("two"), b"header!!" + struct.pack("<5" + code, *values[:5]))
+        t.refused(3, ["two", "5 tokens are fewer than one window of 6"], program, "--data", ".", "--out", "few", "--steps", 1)
 
 
 def test_npy_and_idx_types(t):
