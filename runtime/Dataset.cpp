@@ -185,6 +185,10 @@ template <typename Open> static void openAllFiles(FieldFile &first, const Datase
   }
 }
 
+bool takesFilesInOrder(const DatasetSpec &spec) {
+  return strcmp(spec.source, "records") == 0 || strcmp(spec.source, "text") == 0 || strcmp(spec.source, "tokens") == 0;
+}
+
 void beginDataset(Dataset &dataset, const DatasetSpec &spec, const DatasetSpec &trained) {
   dataset = Dataset();
   dataset.spec = &spec;
@@ -212,11 +216,11 @@ void openField(Dataset &dataset, int number, const char *folder, const char *out
   bool idx = strcmp(spec.source, "idx") == 0, npy = strcmp(spec.source, "npy") == 0;
   bool npz = strcmp(spec.source, "npz") == 0, tensors = strcmp(spec.source, "safetensors") == 0;
   bool csv = strcmp(spec.source, "csv") == 0, records = strcmp(spec.source, "records") == 0;
-  bool oneFile = npz || tensors || csv, severalFiles = records || text || tokens;
+  bool oneFile = npz || tensors || csv;
   if (!text && !tokens && !idx && !npy && !oneFile && !records)
     failInternal("data `%s` is read from `%s`, which is no format", spec.name, spec.source);
   if (((text || tokens) && (spec.fields.size != 1 || spec.window < 1 || spec.stride < 1)) || spec.fields.size == 0 ||
-      (severalFiles ? spec.files.size == 0 : spec.files.size != (oneFile ? 1 : spec.fields.size)))
+      (takesFilesInOrder(spec) ? spec.files.size == 0 : spec.files.size != (oneFile ? 1 : spec.fields.size)))
     failInternal("data `%s` is described wrongly", spec.name);
   if (csv) {
     openCsv(dataset, number, folder, out);

@@ -35,6 +35,9 @@ inline const FieldFile &fileOf(const FieldFile &first, int64_t &example) {
   return *file;
 }
 
+// Whether all fields lie in each of its files, which are read one behind the other: records and windows.
+bool takesFilesInOrder(const DatasetSpec &);
+
 struct Dataset {
   const DatasetSpec *spec = nullptr;
   int64_t examples = 0;

@@ -98,9 +98,8 @@ void takeDataFile(int dataset, const Entry &entry) {
   if (!file)
     return;
   DatasetSpec &spec = run.meta.datasets[dataset];
-  for (const char *source : {"records", "text", "tokens"})
-    if (strcmp(spec.source, source) == 0)
-      spec.files.size = 1; // each of its files holds all fields
+  if (takesFilesInOrder(spec))
+    spec.files.size = 1; // each of them holds all fields
   int64_t read = 0, count = 0; // the file that is read, and how many are
   for (const EntryField &field : entry.fields)
     for (int64_t own = 0; own < spec.fields.size && spec.files.size > 1; ++own)

@@ -1,4 +1,5 @@
 // Info.cpp: `info`: what this program is. Nothing is opened or allocated for it.
+#include "runtime/Dataset.h"
 #include "runtime/Output.h"
 #include "runtime/Run.h"
 #include "runtime/Values.h"
@@ -29,9 +30,14 @@ void infoCommand() {
         meta.datasets[meta.trainDataset].name);
   listValues();
   for (const DatasetSpec &spec : meta.datasets)
-    for (int64_t i = 0; i < spec.fields.size; ++i)
-      say("data         %s.%s: %s%s from %s(%s)", spec.name, spec.fields[i].name, nameOf(spec.fields[i].elem),
-          describe(spec.fields[i].shape).text, spec.source, i < spec.files.size ? spec.files[i] : spec.files[0]);
+    for (int64_t i = 0; i < spec.fields.size; ++i) {
+      const bool inOrder = takesFilesInOrder(spec);
+      Text more;
+      if (inOrder && spec.files.size > 1)
+        more.add(" and %lld more", (long long)spec.files.size - 1);
+      say("data         %s.%s: %s%s from %s(%s%s)", spec.name, spec.fields[i].name, nameOf(spec.fields[i].elem),
+          describe(spec.fields[i].shape).text, spec.source, !inOrder && i < spec.files.size ? spec.files[i] : spec.files[0], more.data ? more.data : "");
+    }
   if (const Entry *predict = meta.entry("predict"))
     for (const EntryValue &result : predict->results)
       say("predict      %s: %s%s", result.name, nameOf(result.elem), describe(result.shape).text);
