@@ -60,6 +60,9 @@ def main():
     shutil.rmtree(run("readme", ROOT / "README.md"))
     shutil.rmtree(run("language", ROOT / "compiler/frontend/language.md"))
     shutil.rmtree(run("tutorial", ROOT / "docs/tutorial.md"))
+    folder = run("patterns", ROOT / "docs/patterns.md")
+    verdicts.expect((folder / "out-gan/predict/ring/sample.npy").exists(), "the patterns' files")
+    shutil.rmtree(folder)
     folder = run("tasks", ROOT / "docs/tasks.md")
     verdicts.expect((folder / "page.html").exists() and (folder / "out/final.npz").exists(), "the tasks' files")
 
