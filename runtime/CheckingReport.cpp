@@ -231,7 +231,7 @@ void reportFailedGate() {
     peers->fetchReplays();
 
   Text text;
-  text.add("step %lld: the loss is %s", (long long)run.step, loss);
+  text.add("step %lld: the loss is %s", (long long)run.step + 1, loss); // as logs count: the first step is 1
   if (meta.normAt >= 0)
     text.add(" and the gradient norm is %s", norm);
   text.add("; the update was not made");
@@ -251,9 +251,10 @@ void reportFailedGate() {
          meta.parameters[bad].path);
   Path saved;
   if (run.step > 0 && saveCheckpoint(-1, false, &saved))
-    fail(kNumeric, "stopped at step %lld; the parameters are intact, saved in %s", (long long)run.step, saved.text);
-  fail(kNumeric, "stopped at step %lld; the parameters are intact%s", (long long)run.step,
-       run.step > 0 ? ", but could not be saved" : "");
+    fail(kNumeric, "stopped behind step %lld; the parameters are intact, saved in %s", (long long)run.step, saved.text);
+  if (run.step > 0)
+    fail(kNumeric, "stopped behind step %lld; the parameters are intact, but could not be saved", (long long)run.step);
+  fail(kNumeric, "stopped before a step was made; the parameters are intact");
 }
 
 } // namespace cinch::rt
