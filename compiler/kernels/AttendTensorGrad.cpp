@@ -441,6 +441,15 @@ private:
     return sums;
   }
 
+  // Sums over keys are given where no keys behind these are looked at, and kept for those otherwise.
+  void handOver(Value t0, Value s0, llvm::function_ref<void()> give, llvm::function_ref<void()> keep) {
+    if (!sumsOfBlock)
+      return give();
+    Value limit = spec.causal ? min(index(spec.S), add(t0, tiles.queryStep)) : index(spec.S), behind = add(s0, tiles.keys);
+    when(atLeast(behind, limit), give);
+    when(below(behind, limit), keep);
+  }
+
   void addToQueries(const Located &head, Value member, Value t0, Value s0, const Stage &slopes, Values dq) {
     when(hasFeatures(), [&] {
       Value isFirst = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, s0, index(0));
@@ -452,12 +461,7 @@ private:
         storeRows(dq, place(grad.dq, head.where), grad.dq, add(t0, rowsOfWarp()), spec.T, featuresOfWarp(), 16, spec.K,
                   [](int64_t, Value sum) { return sum; });
       };
-      if (!sumsOfBlock)
-        return give();
-      // Whether no keys behind these are looked at.
-      Value limit = limitOfTurn(t0), isLast = atLeast(add(s0, tiles.keys), limit);
-      when(isLast, give);
-      when(below(add(s0, tiles.keys), limit), [&] {
+      handOver(t0, s0, give, [&] {
         Value to = placeOfSums(member, t0);
         for (size_t half : {0, 1})
           simt::storeNumbers(b, loc, ArrayRef(dq).slice(4 * half, 4), simt::at(b, loc, to, word(index(int64_t(half) * 16))), false);
@@ -494,19 +498,12 @@ private:
         storeRows(dq, place(grad.dq, head.where), grad.dq, add(t0, mul(rem(warp, 4), kWarpRows)), spec.T, {}, tiles.ofK, spec.K,
                   [](int64_t, Value sum) { return sum; });
       };
-      if (!sumsOfBlock)
-        return give();
-      Value limit = limitOfTurn(t0), isLast = atLeast(add(s0, tiles.keys), limit);
-      when(isLast, give);
-      when(below(add(s0, tiles.keys), limit), [&] {
+      handOver(t0, s0, give, [&] {
         for (int64_t four = 0; four < count / 4; ++four)
           simt::storeNumbers(b, loc, ArrayRef<Value>(dq).slice(size_t(4 * four), 4), placeOfFour(four), false);
       });
     });
   }
-  // Behind the keys that a turn's queries look at.
-  Value limitOfTurn(Value t0) { return spec.causal ? min(index(spec.S), add(t0, tiles.queryStep)) : index(spec.S); }
-
   // ---- The bias ----------------------------------------------------------------------------------------------------------------
   void gradientOfBias(Value head, Value t0, Value s0) {
     auto forPlaces = [&](OfPlace body) {
