@@ -302,6 +302,12 @@ bool KernelSpec::isOfTensorCores() const {
   return conv && llvm::all_of(conv->parts, device::isOfTensorCores);
 }
 
+bool KernelSpec::approximates() const {
+  const auto *loop = std::get_if<LoopSpec>(&work);
+  return loop ? std::any_of(loop->nodes.begin(), loop->nodes.end(), [](const LoopNode &node) { return node.approximate; })
+              : isAttention() && isOfTensorCores();
+}
+
 std::vector<Grid> KernelSpec::grids(const TargetInfo &target) const {
   if (auto *loop = std::get_if<LoopSpec>(&work))
     return gridsOf(*loop, target);

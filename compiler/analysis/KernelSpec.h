@@ -51,6 +51,8 @@ struct KernelSpec {
   bool isAttention() const {
     return std::holds_alternative<kernels::AttendSpec>(work) || std::holds_alternative<kernels::AttendGradSpec>(work);
   }
+  // May a GPU take approximations? Attention on tensor cores takes powers of two, and loops what their nodes say (LoopNode::approximate).
+  bool approximates() const;
   // How it is spread over a GPU, a grid a launch.
   std::vector<kernels::Grid> grids(const kernels::TargetInfo &) const;
   // A loop with the numbers in its nodes again.

@@ -37,7 +37,7 @@ template <class Float> struct HostArith {
   V abs(V x) { return std::fabs(x); }
   V sqrt(V x) { return std::sqrt(x); }
   V floor(V x) { return std::floor(x); }
-  // Those of a GPU: one that is as far from the value as it may be is as good as another.
+  // A GPU's may be some units in the last place away from these (MathFormulas.h, `approximate`).
   V exp2(V x) { return flushed(std::exp2(flushed(x))); }
   V reciprocal(V x) { return flushed(1 / flushed(x)); }
   static V flushed(V x) { return std::fabs(x) < std::numeric_limits<V>::min() ? std::copysign(V(0), x) : x; }

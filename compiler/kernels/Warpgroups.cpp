@@ -114,8 +114,8 @@ static std::string registers(size_t first, size_t count) {
 }
 // Up to the left side. Operands are numbered: the sums as results, the sums as operands, then the others.
 static std::string beginOfMultiply(size_t sums, bool adds = true) {
-  return "{\n.reg .pred adds;\nsetp.ne.b32 adds, " + std::string(adds ? "1" : "0") + ", 0;\nwgmma.mma_async.sync.aligned.m64n" + std::to_string(sums * 2) + "k16.f32.bf16.bf16 " +
-         registers(0, sums);
+  return "{\n.reg .pred adds;\nsetp.ne.b32 adds, " + std::string(adds ? "1" : "0") + ", 0;\nwgmma.mma_async.sync.aligned.m64n" +
+         std::to_string(sums * 2) + "k16.f32.bf16.bf16 " + registers(0, sums);
 }
 
 SmallVector<Value> multiplyTiles(OpBuilder &b, Location loc, TileOfLines x, TileOfLines y, ValueRange sums) {

@@ -482,7 +482,7 @@ bool Compilation::lower() {
 }
 
 bool Compilation::generateDeviceCode() {
-  deviceCode = target::compileForDevice(*kernels, host->deviceKernels, options.target.arch, program.train.bf16);
+  deviceCode = target::compileForDevice(*kernels, host->deviceKernels, options.target.arch);
   if (deviceCode.error.empty()) {
     std::string names;
     for (const target::DeviceKernel &kernel : host->deviceKernels)

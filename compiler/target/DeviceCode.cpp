@@ -129,12 +129,15 @@ static void widenShortExtremes(Module &module) {
   }
 }
 
-std::string verifyPtx(const std::string &ptx, bool ofBF16) {
+std::string verifyPtx(const std::string &ptx, ArrayRef<std::string> approximating) {
   SmallVector<StringRef> lines;
   StringRef(ptx).split(lines, '\n');
+  bool mayApproximate = false;
   for (StringRef line : lines) {
     StringRef code = line.split("//").first.trim();
-    if (ofBF16 && (code.starts_with("ex2.approx.ftz.f32") || code.starts_with("rcp.approx.ftz.f32")))
+    if (code.contains(".entry "))
+      mayApproximate = is_contained(approximating, code.split(".entry ").second.split('(').first);
+    if (mayApproximate && (code.starts_with("ex2.approx.ftz.f32") || code.starts_with("rcp.approx.ftz.f32")))
       continue;
     for (const char *word : {".approx", ".ftz", "div.full", ".extern .func", "min.u16", "max.u16", "min.s16", "max.s16"})
       if (code.contains(word))
@@ -143,7 +146,7 @@ std::string verifyPtx(const std::string &ptx, bool ofBF16) {
   return "";
 }
 
-DeviceCode compileForDevice(mlir::ModuleOp kernels, const std::vector<DeviceKernel> &list, const std::string &arch, bool ofBF16) {
+DeviceCode compileForDevice(mlir::ModuleOp kernels, const std::vector<DeviceKernel> &list, const std::string &arch) {
   DeviceCode code;
   auto machine = createDeviceMachine(arch, code.error);
   if (!machine)
@@ -183,7 +186,11 @@ DeviceCode compileForDevice(mlir::ModuleOp kernels, const std::vector<DeviceKern
   }
   passes.run(*module);
   code.ptx.assign(text.begin(), text.end());
-  if (std::string line = verifyPtx(code.ptx, ofBF16); !line.empty())
+  std::vector<std::string> approximating;
+  for (const DeviceKernel &kernel : list)
+    if (kernel.approximates)
+      approximating.push_back(kernel.name);
+  if (std::string line = verifyPtx(code.ptx, approximating); !line.empty())
     code.error = "the PTX may not hold: " + line;
   return code;
 }

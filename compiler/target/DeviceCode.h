@@ -16,6 +16,7 @@ struct DeviceKernel {
   int64_t words = 0;      // of the offsets of a launch
   int64_t shared = 0;     // Kernels.h, Grid
   bool follows = false;   // it is launched behind the one before it in the list, with the same words (Kernels.h, gridsOf)
+  bool approximates = false; // KernelSpec.h
   std::vector<int64_t> maps = {0}; // TensorMap.h, kMapsAttr: how many, and what they say
   int64_t blocks() const { return (workers * lanes + block - 1) / block; }
 };
@@ -28,12 +29,12 @@ struct DeviceCode {
 
 // Takes all kernels out of the module. An entry takes the address of the arena and, as values, the words of the launch and of the
 // context, and the maps of its tensors, if it has any: those stay where the launch has put them (__grid_constant__).
-DeviceCode compileForDevice(mlir::ModuleOp kernels, const std::vector<DeviceKernel> &, const std::string &arch, bool ofBF16);
+DeviceCode compileForDevice(mlir::ModuleOp kernels, const std::vector<DeviceKernel> &, const std::string &arch);
 
 // Empty if the text keeps the numbers contract, else the line that breaks it: an approximation, flushed denormals, an outside function; a minimum
 // of 16 bits, which ptxas gets wrong.
-// Programs of bf16 may use ex2.approx.ftz and rcp.approx.ftz.
-std::string verifyPtx(const std::string &ptx, bool ofBF16);
+// Kernels of these names may use ex2.approx.ftz and rcp.approx.ftz.
+std::string verifyPtx(const std::string &ptx, llvm::ArrayRef<std::string> approximating);
 
 } // namespace cinch::target
 #endif

@@ -8,15 +8,17 @@ using cinch::target::verifyPtx;
 static std::string kernel(const std::string &code) { return ".visible .entry kernel_1(\n)\n{\n\t" + code + "\n}\n"; }
 
 int main() {
-  expect(verifyPtx(kernel("fma.rn.f32 \t%f1, %f2, %f3, %f4; // .approx in a remark"), false).empty(), "plain instructions");
+  const std::vector<std::string> none, other = {"kernel_10"}, mine = {"kernel_10", "kernel_1"};
+  expect(verifyPtx(kernel("fma.rn.f32 \t%f1, %f2, %f3, %f4; // .approx in a remark"), none).empty(), "plain instructions");
   for (const char *code : {"ex2.approx.ftz.f32 \t%f1, %f2;", "rcp.approx.ftz.f32 \t%f1, %f2;"}) {
-    expect(verifyPtx(kernel(code), true).empty(), std::string(code) + " in a program of bf16");
-    expect(verifyPtx(kernel(code), false) == code, std::string(code) + " in a program of f32");
+    expect(verifyPtx(kernel(code), mine).empty(), std::string(code) + " in a kernel that may approximate");
+    expect(verifyPtx(kernel(code), other) == code, std::string(code) + " in another one");
+    expect(verifyPtx(kernel("ret;") + ".visible .entry kernel_2(\n)\n{\n\t" + code + "\n}\n", mine) == code, std::string(code) + " behind one");
   }
   for (const char *code : {"ex2.approx.f32 %f1, %f2;", "sin.approx.f32 %f1, %f2;", "add.ftz.f32 %f1, %f2, %f3;", "div.full.f32 %f1, %f2, %f3;",
                            "min.u16 %rs1, %rs2, 3;"}) {
-    expect(verifyPtx(kernel(code), false) == code, code);
-    expect(verifyPtx(kernel(code), true) == code, std::string(code) + " in a program of bf16");
+    expect(verifyPtx(kernel(code), none) == code, code);
+    expect(verifyPtx(kernel(code), mine) == code, std::string(code) + " in a kernel that may approximate");
   }
   return tally();
 }
