@@ -10,12 +10,12 @@
 //                                                                   %s = nn.sub %y, %w
 //                                                                   %d = nn.reshape %s : -> [8, 64, 4, 4]
 //
+// What lies between the split and that work (a cast, the square of a difference) is done on the whole axis with it, and only then.
+//
 // It runs behind gradients and sums over parts of the axis are as before, so no bit changes. It is a function of the program alone.
 #include "compiler/transforms/Passes.h"
 #include "compiler/transforms/Sink.h"
 #include "dialects/nn/NN.h"
-
-#include "mlir/IR/IRMapping.h"
 
 #include <optional>
 
@@ -31,10 +31,12 @@ namespace {
 
 using Axes = SmallVector<int64_t>;
 
-// A value that is `whole` with some axes split: axis k of `whole` is the axes parts[k] .. parts[k + 1] - 1.
+// A value that is `whole` with some axes split: axis k of `whole` is the axes parts[k] .. parts[k + 1] - 1. Without `whole` it is
+// element-wise work on such values, which can be done on whole axes as well.
 struct Split {
   Value whole;
   Axes parts;
+  RankedTensorType of; // shape and batch axis of what is split; the type of elements may be another one
 };
 
 // How `op` splits axes of what it reads, if it only does that and leaves the batch axis alone.
@@ -42,7 +44,7 @@ std::optional<Split> splitOf(nn::ReshapeOp op) {
   auto from = nn::tensorOf(op.getX()), to = nn::tensorOf(op.getResult());
   if (from.getRank() == 0 || from.getRank() >= to.getRank() || nn::batchGroup(from) != nn::batchGroup(to))
     return {};
-  Split split{op.getX(), {0}};
+  Split split{op.getX(), {0}, from};
   int64_t axis = 0;
   for (int64_t size : from.getShape()) {
     int64_t product = 1, begin = axis;
@@ -76,11 +78,11 @@ private:
       return visitReshape(reshape);
     if (!op->hasTrait<OpTrait::Elementwise>() || op->getNumResults() != 1)
       return;
-    const Split *split = nullptr;
+    std::optional<Split> split;
     bool wanted = false; // something is repeated along a part of an axis, now or in what is read
     for (Value operand : op->getOperands())
       if (auto found = splits.find(operand); found != splits.end()) {
-        split = &found->second;
+        split = found->second;
         wanted |= sunk.contains(operand);
       }
     if (!split)
@@ -94,11 +96,13 @@ private:
     }
     if (wanted)
       elementwise(op, *split);
+    else
+      splits[op->getResult(0)] = {Value(), split->parts, split->of};
   }
 
   // A split that is undone is none.
   void visitReshape(nn::ReshapeOp op) {
-    if (auto found = splits.find(op.getX()); found != splits.end() && op.getType() == found->second.whole.getType())
+    if (auto found = splits.find(op.getX()); found != splits.end() && found->second.whole && op.getType() == found->second.whole.getType())
       return op.getResult().replaceAllUsesWith(found->second.whole);
     if (auto split = splitOf(op))
       splits[op.getResult()] = *split;
@@ -118,19 +122,22 @@ private:
     return llvm::count_if(op.getAxes(), [&](int64_t axis) { return axis >= begin && axis < end; });
   }
 
-  void elementwise(Operation *op, Split split) {
-    IRMapping map;
-    for (Value operand : op->getOperands())
-      if (!map.contains(operand))
-        map.map(operand, whole(operand, split));
-    auto type = wholeType(nn::tensorOf(op->getResult(0)), split);
-    Operation *same = b.clone(*op, map);
-    same->getResult(0).setType(type);
+  // Does the work of `op` on whole axes; returns its result there.
+  Value elementwise(Operation *op, const Split &split) {
+    OpBuilder::InsertionGuard guard(b);
+    SmallVector<Value> operands;
+    for (OpOperand &operand : op->getOpOperands()) // `whole` may put another value in its place, which is the same
+      operands.push_back(whole(operand.get(), split));
+    b.setInsertionPoint(op);
+    Operation *same = b.clone(*op);
+    same->setOperands(operands);
+    same->getResult(0).setType(wholeType(nn::tensorOf(op->getResult(0)), split));
     auto back = nn::ReshapeOp::create(b, op->getLoc(), nn::tensorOf(op->getResult(0)), same->getResult(0));
     takePlace(back, op);
     op->getResult(0).replaceAllUsesWith(back);
-    splits[back.getResult()] = {same->getResult(0), split.parts};
+    splits[back.getResult()] = {same->getResult(0), split.parts, split.of};
     sunk.insert(back.getResult());
+    return same->getResult(0);
   }
 
   // A view belongs where `op` does; what the program asks of the value stays with the work that computes it.
@@ -141,13 +148,15 @@ private:
   }
 
   static RankedTensorType wholeType(RankedTensorType type, const Split &split) {
-    auto of = nn::tensorOf(split.whole);
-    return nn::tensorType(of.getShape(), type.getElementType(), nn::batchAxis(type) >= 0 ? nn::batchAxis(of) : -1, nn::batchGroup(of));
+    return nn::tensorType(split.of.getShape(), type.getElementType(), nn::batchAxis(type) >= 0 ? nn::batchAxis(split.of) : -1, nn::batchGroup(split.of));
   }
 
   Value whole(Value operand, const Split &split) {
-    if (auto found = splits.find(operand); found != splits.end())
-      return found->second.whole;
+    if (auto found = splits.find(operand); found != splits.end()) {
+      Split its = found->second;
+      return its.whole ? its.whole : elementwise(operand.getDefiningOp(), its);
+    }
+    b.setInsertionPointAfterValue(operand); // whoever reads it may be in front of where it is first asked for
     auto type = wholeType(nn::tensorOf(operand), split);
     Value &made = repeated[{operand, type}];
     if (made)

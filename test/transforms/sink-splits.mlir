@@ -22,6 +22,27 @@ func.func @norm(%y: tensor<8x64x12xf32, #nn.batch<0>>, %m: tensor<8x4xf32, #nn.b
   return %5, %4 : tensor<8x64x12xf32, #nn.batch<0>>, tensor<8x4xf32, #nn.batch<0>>
 }
 
+// What lies between the split and the work on whole axes goes there with it, and its other readers follow. What has no such reader stays.
+// CHECK-LABEL: func.func @between
+// CHECK-SAME: %[[Y:[^:]*]]: tensor<8x64x12xbf16
+// CHECK: %[[F:.*]] = nn.cast %[[Y]] : {{.*}} -> tensor<8x64x12xf32, #nn.batch<0>>
+// CHECK: %[[E:.*]] = nn.exp %[[F]] : tensor<8x64x12xf32, #nn.batch<0>>
+// CHECK: %[[P:.*]] = nn.reshape %[[E]] : {{.*}} -> tensor<8x64x4x3xf32, #nn.batch<0>>
+// CHECK: %[[N:.*]] = nn.neg %[[P]] : tensor<8x64x4x3xf32, #nn.batch<0>>
+// CHECK: %[[D:.*]] = nn.sub %[[E]], %{{.*}} : tensor<8x64x12xf32, #nn.batch<0>>
+// CHECK: return %[[D]], %[[N]]
+func.func @between(%y: tensor<8x64x12xbf16, #nn.batch<0>>, %m: tensor<8x4xf32, #nn.batch<0>>)
+    -> (tensor<8x64x12xf32, #nn.batch<0>>, tensor<8x64x4x3xf32, #nn.batch<0>>) {
+  %0 = nn.reshape %y : (tensor<8x64x12xbf16, #nn.batch<0>>) -> tensor<8x64x4x3xbf16, #nn.batch<0>>
+  %1 = nn.cast %0 : (tensor<8x64x4x3xbf16, #nn.batch<0>>) -> tensor<8x64x4x3xf32, #nn.batch<0>>
+  %2 = nn.exp %1 : tensor<8x64x4x3xf32, #nn.batch<0>>
+  %3 = nn.neg %2 : tensor<8x64x4x3xf32, #nn.batch<0>>
+  %4 = nn.broadcast %m [0, 2] : (tensor<8x4xf32, #nn.batch<0>>) -> tensor<8x64x4x3xf32, #nn.batch<0>>
+  %5 = nn.sub %2, %4 : tensor<8x64x4x3xf32, #nn.batch<0>>
+  %6 = nn.reshape %5 : (tensor<8x64x4x3xf32, #nn.batch<0>>) -> tensor<8x64x12xf32, #nn.batch<0>>
+  return %6, %3 : tensor<8x64x12xf32, #nn.batch<0>>, tensor<8x64x4x3xf32, #nn.batch<0>>
+}
+
 // Repeated along the second part of two split axes, and a constant; what has no batch axis gets none before it is repeated for the examples.
 // CHECK-LABEL: func.func @two
 // CHECK: nn.broadcast %arg1 [1, 3] : (tensor<2x5xf32>) -> tensor<3x2x4x5xf32>
