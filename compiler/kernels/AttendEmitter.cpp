@@ -186,12 +186,26 @@ Place AttendEmitter::place(const View &view, ValueRange leading) {
   return {bufferMemory(view), at};
 }
 
+// An operand of bf16 lies as that; whoever reads it gets the f32 that it stands for.
+static Type typeInMemory(Place place) { return cast<MemRefType>(place.memory.getType()).getElementType(); }
+bool AttendEmitter::isNarrow(Place place) { return typeInMemory(place).isInteger(16); }
+Value AttendEmitter::widened(Value x) {
+  Type of = x.getType();
+  if (!getElementTypeOrSelf(of).isInteger(16))
+    return x;
+  auto shaped = dyn_cast<VectorType>(of);
+  auto like = [&](Type element) -> Type { return shaped ? Type(VectorType::get(shaped.getShape(), element)) : element; };
+  Type bits = like(b.getI32Type());
+  Value shift = arith::ConstantOp::create(b, loc, bits, shaped ? TypedAttr(DenseElementsAttr::get(cast<VectorType>(bits), int32_t(16)))
+                                                              : TypedAttr(b.getI32IntegerAttr(16)));
+  Value wide = arith::ShLIOp::create(b, loc, arith::ExtUIOp::create(b, loc, bits, x), shift);
+  return arith::BitcastOp::create(b, loc, like(elem), wide);
+}
+
 Value AttendEmitter::load(Place place, Value offset) {
-  return memref::LoadOp::create(b, loc, place.memory, add(place.at, offset));
+  return widened(memref::LoadOp::create(b, loc, place.memory, add(place.at, offset)));
 }
-Value AttendEmitter::loadVector(Place place, Value offset) {
-  return vector::LoadOp::create(b, loc, vector, place.memory, ValueRange{add(place.at, offset)});
-}
+Value AttendEmitter::loadVector(Place place, Value offset) { return loadSome(place, offset, lanes, vector); }
 void AttendEmitter::store(Value value, Place place, Value offset) {
   memref::StoreOp::create(b, loc, value, place.memory, ValueRange{add(place.at, offset)});
 }
@@ -208,11 +222,12 @@ static Value firstLanes(OpBuilder &b, Location loc, int64_t lanes, int64_t count
 
 Value AttendEmitter::loadSome(Place place, Value offset, int64_t count, VectorType type) {
   Value at = add(place.at, offset);
+  auto there = VectorType::get(type.getShape(), typeInMemory(place));
   if (count == type.getDimSize(0))
-    return vector::LoadOp::create(b, loc, type, place.memory, ValueRange{at});
-  Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(type));
-  return vector::MaskedLoadOp::create(b, loc, type, place.memory, ValueRange{at},
-                                      firstLanes(b, loc, type.getDimSize(0), count), zero);
+    return widened(vector::LoadOp::create(b, loc, there, place.memory, ValueRange{at}));
+  Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(there));
+  return widened(vector::MaskedLoadOp::create(b, loc, there, place.memory, ValueRange{at},
+                                              firstLanes(b, loc, type.getDimSize(0), count), zero));
 }
 void AttendEmitter::storeSome(Value value, Place place, Value offset, int64_t count) {
   Value at = add(place.at, offset);

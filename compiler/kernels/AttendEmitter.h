@@ -100,6 +100,7 @@ public:
   Place scratch(int64_t byteOffset);
   // Where `view` starts for these leading indices; the view's further strides are the caller's.
   Place place(const View &view, mlir::ValueRange leadingIndices);
+  static bool isNarrow(Place); // holds bf16
   mlir::Value load(Place, mlir::Value offset);
   mlir::Value loadVector(Place, mlir::Value offset);
   void store(mlir::Value, Place, mlir::Value offset);
@@ -155,6 +156,8 @@ public:
 
 private:
   mlir::Value queryNumbers(mlir::Value first); // i32: first, first + 1, ..
+  mlir::Value widened(mlir::Value);            // bf16, as bits, to f32; all else stays
+  TileProduct widened(TileProduct);            // without instructions that take words: a narrow operand is copied as f32 first
   using Values = llvm::SmallVector<mlir::Value>;
   Values pairChains(mlir::Value from, mlir::Value to, Values accumulators, llvm::function_ref<Values(mlir::Value, mlir::ValueRange)> step);
   // By AMX (AttendAmx.cpp).
@@ -189,10 +192,11 @@ int64_t attendScratch(const AttendSpec &, int64_t own, const TargetInfo &);
 int64_t attendDrawBytes(const AttendSpec &);
 int64_t attendPanelBytes(const AttendSpec &, const TargetInfo &);
 
-// Where panels of words lie, in words of four bytes: A, then B, then results of AMX. A product has at most 64 rows, and as many terms as a
+// Where panels of words lie, in words of four bytes: A, then B, then results of AMX; or the operand that was widened. A product has at most 64 rows, and as many terms as a
 // key has features or a block has keys.
 struct AttendPanels {
   int64_t a = 0, pitchA, stepA, b, results, words; // pitchA: between rows, stepA: between steps that have all rows
+  int64_t pitchOfWidened, widened;
   AttendPanels(const AttendSpec &, bool amx);
 };
 

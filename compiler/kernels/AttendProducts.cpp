@@ -15,9 +15,10 @@ using namespace mlir;
 
 namespace cinch::kernels {
 
-void AttendEmitter::product(const TileProduct &p) {
+void AttendEmitter::product(const TileProduct &asGiven) {
   if (amx)
-    return amxProduct(p);
+    return amxProduct(asGiven);
+  const TileProduct p = dots ? asGiven : widened(asGiven);
   WordsOfA packed; // by vdpbf16ps
   if (dots)
     packed = packWordsOfA(p);

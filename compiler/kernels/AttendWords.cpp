@@ -1,6 +1,6 @@
 // AttendWords.cpp: the products of attention by instructions that take words of two terms, where they are those of bf16.
 //
-// What they read are f32 that hold bf16. Which two terms a word has is the instruction's choice (ContractWords.cpp). A run of terms is filled
+// What they read is bf16, or f32 that hold bf16. Which two terms a word has is the instruction's choice (ContractWords.cpp). A run of terms is filled
 // up to whole blocks of 32 by +0.0 in A and -0.0 in B, which changes no chain. For AMX both operands lie as AttendAmx.cpp takes
 // them. For vdpbf16ps an element of A is a word that is broadcast, so A lies as its terms come: as rows, or as steps that have all rows.
 #include "compiler/kernels/AttendEmitter.h"
@@ -9,7 +9,10 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+#include <cmath>
 
 using namespace mlir;
 
@@ -26,10 +29,35 @@ AttendPanels::AttendPanels(const AttendSpec &spec, bool amx) {
   b = amx ? kRows * pitchA : std::max(kRows * pitchA, terms / 2 * stepA);
   results = b + terms / 2 * (amx ? kChunk : kLanes);
   words = amx ? results + kChunk * kChunk : results;
+  pitchOfWidened = (std::max(spec.K, spec.E) + kLanes - 1) / kLanes * kLanes + kSquare;
+  widened = kRows * pitchOfWidened;
 }
 
 int64_t attendPanelBytes(const AttendSpec &spec, const TargetInfo &target) {
-  return spec.pairs && (target.amx || target.dots) ? 4 * AttendPanels(spec, target.amx).words : 0;
+  AttendPanels panels(spec, target.amx);
+  if (spec.pairs && (target.amx || target.dots))
+    return 4 * panels.words;
+  return spec.q.elem == Elem::BF16 && !target.isDevice() ? 4 * panels.widened : 0;
+}
+
+TileProduct AttendEmitter::widened(TileProduct p) {
+  int64_t pitch = AttendPanels(spec, amx).pitchOfWidened;
+  auto copy = [&](Place from, int64_t stride, Value rows, int64_t cols) {
+    Place to = scratch(panelsAt);
+    loop(index(0), rows, 1, [&](Value row) {
+      for (int64_t col = 0; col < cols; col += lanes)
+        storeVector(loadSome(from, add(mul(row, stride), col), std::min(lanes, cols - col), vector), to, add(mul(row, pitch), col));
+    });
+    return to;
+  };
+  if (isNarrow(p.a)) { // of a block's rows, the features: never beside a narrow B
+    p.a = copy(p.a, p.aRow, p.rows, *getConstantIntValue(p.inner));
+    p.aRow = pitch;
+  } else if (isNarrow(p.b)) {
+    p.b = copy(p.b, p.bInner, p.inner, p.cols);
+    p.bInner = pitch;
+  }
+  return p;
 }
 
 Place AttendEmitter::panel(int64_t firstWord) {
@@ -54,10 +82,14 @@ Value AttendEmitter::wordsOf(Value low, Value high) {
   return arith::OrIOp::create(b, loc, low, high);
 }
 
-// The first `alive` of a vector, others `filler`.
+// The first `alive` of a vector, others `filler`, which is a zero.
 Value AttendEmitter::loadAlive(Place from, Value offset, Value alive, double filler) {
-  Value mask = vector::CreateMaskOp::create(b, loc, VectorType::get({lanes}, b.getI1Type()), alive);
-  return vector::MaskedLoadOp::create(b, loc, vector, from.memory, ValueRange{add(from.at, offset)}, mask, splat(filler));
+  Value mask = vector::CreateMaskOp::create(b, loc, VectorType::get({lanes}, b.getI1Type()), alive), filled = splat(filler);
+  if (isNarrow(from)) {
+    auto bits = VectorType::get({lanes}, b.getI16Type());
+    filled = arith::ConstantOp::create(b, loc, DenseElementsAttr::get(bits, APInt(16, std::signbit(filler) ? 0x8000 : 0)));
+  }
+  return widened(vector::MaskedLoadOp::create(b, loc, cast<VectorType>(filled.getType()), from.memory, ValueRange{add(from.at, offset)}, mask, filled));
 }
 
 // Of term number `term` the `count` elements from `offset` on; `filler` behind the last term.

@@ -94,12 +94,12 @@ bool Compilation::differentiate() {
     return false;
   if (options.shards == 1)
     programHash = hashOfTraining(*module, program);
-  if (options.target.isDevice())
-    narrowAttention(*module);
+  narrowAttention(*module, options.target.isDevice());
   PassManager decompose(&context);
   decompose.enableVerifier(false);
   if (options.target.isDevice() && options.workers() == 1) // of several, each has some of the gradients
     decompose.addPass(createJoinSquares());
+  decompose.addPass(createHoistRoundings());
   decompose.addPass(createDecomposeOps());
   decompose.addPass(createSinkSplits());
   decompose.addPass(createReadMaxima());

@@ -1,13 +1,14 @@
-// NarrowAttention.cpp: attention of bf16 values, for the tensor cores of a GPU.
+// NarrowAttention.cpp: attention reads bf16 values as they lie.
 //
 //     %w = nn.cast %q : bf16 -> f32 ..                 %o = nn.attend %q, ..           : bf16 -> f32
 //     %o = nn.attend %w, .. : f32 -> f32         ->
 //     %d = nn.attend_grad %w, ..                       %r = nn.attend_grad %q, ..      : bf16 -> bf16
 //     %r = nn.cast %d : f32 -> bf16
 //
-// Queries, keys, values and the gradient of o hold bf16 in any case, and their gradients are rounded before anybody else reads them. A CPU's kernel
-// reads f32. On a GPU that would be a kernel for each of them, which widens or rounds. Only o stays f32: its gradient is summed with it, and the sum
-// is subtracted from numbers near it. All this is decided by the op alone, never by a plan.
+// Queries, keys, values and the gradient of o hold bf16 in any case: read as f32 they would take twice the memory, and each of them a kernel that
+// widens it. So would their gradients on a GPU, which are rounded before anybody else reads them. A CPU's kernel adds to the gradients where they
+// lie, and f32 is what it adds in. o stays f32: its gradient is summed with it, and the sum is subtracted from numbers near it. All this is decided
+// by the op alone, never by a plan.
 #include "compiler/transforms/NarrowAttention.h"
 #include "compiler/kernels/Device.h"
 #include "dialects/nn/NN.h"
@@ -69,7 +70,7 @@ void giveNarrow(Value result) {
 
 } // namespace
 
-void narrowAttention(ModuleOp module) {
+void narrowAttention(ModuleOp module, bool isDevice) {
   SmallVector<Operation *> ops;
   module.walk([&](Operation *op) {
     if (isa<nn::AttendOp, nn::AttendGradOp>(op))
@@ -78,14 +79,15 @@ void narrowAttention(ModuleOp module) {
   for (Operation *op : ops) {
     auto attend = dyn_cast<nn::AttendOp>(op);
     auto grad = dyn_cast<nn::AttendGradOp>(op);
-    if (attend ? !isOfTensorCores(attend) : !grad || !isOfTensorCores(grad))
+    bool takesNarrow = !isDevice ? op->hasAttr(nn::kBF16Attr) : attend ? isOfTensorCores(attend) : isOfTensorCores(grad);
+    if (!takesNarrow)
       continue;
     SmallVector<Value> operands{op->getOperand(0), op->getOperand(1), op->getOperand(2)};
     if (grad)
       operands.push_back(grad.getDout());
     for (Value operand : operands)
       op->replaceUsesOfWith(operand, narrow(operand, op));
-    for (unsigned i = 0; grad && i < 3; ++i)
+    for (unsigned i = 0; isDevice && grad && i < 3; ++i)
       giveNarrow(op->getResult(i));
   }
 }

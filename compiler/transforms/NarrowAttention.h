@@ -1,4 +1,4 @@
-// NarrowAttention.h: attention of bf16 values, for the tensor cores of a GPU.
+// NarrowAttention.h: attention reads bf16 values as they lie.
 #ifndef CINCH_COMPILER_TRANSFORMS_NARROWATTENTION_H
 #define CINCH_COMPILER_TRANSFORMS_NARROWATTENTION_H
 
@@ -6,8 +6,9 @@
 
 namespace cinch {
 
-// Attention that runs on tensor cores reads and gives bf16. To be called before ops are decomposed, which drops what is widened and rounded again.
-void narrowAttention(mlir::ModuleOp);
+// Attention of bf16 reads bf16, and where it runs on tensor cores its gradients are bf16, too. To be called before ops are decomposed, which drops
+// what is widened and rounded again. No bit changes.
+void narrowAttention(mlir::ModuleOp, bool isDevice);
 
 } // namespace cinch
 #endif

@@ -136,6 +136,16 @@ def SinkSplits : Pass<"sink-splits", "::mlir::ModuleOp"> {
   let dependentDialects = ["::cinch::nn::NNDialect"];
 }
 
+def HoistRoundings : Pass<"hoist-roundings", "::mlir::ModuleOp"> {
+  let summary = "a value of which all parts are rounded is rounded as a whole";
+  let description = [{
+        %s = nn.slice %x .. ; %q = nn.cast %s : f32 -> bf16          %r = nn.cast %x : f32 -> bf16
+        %t = nn.slice %x .. ; %k = nn.cast %t : f32 -> bf16    ->    %q = nn.slice %r ..
+                                                                     %k = nn.slice %r ..
+  }];
+  let dependentDialects = ["::cinch::nn::NNDialect"];
+}
+
 def ReadMaxima : Pass<"read-maxima", "::mlir::ModuleOp"> {
   let summary = "which branch a maximum took is seen on what it gave, where its operand would be kept for that alone";
   let description = [{

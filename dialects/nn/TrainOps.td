@@ -41,8 +41,7 @@ def NN_AttendGradOp : NN_Op<"attend_grad", [AttrSizedOperandSegments]> {
   let description = [{
     Recomputes the scores from q, k and `lse`. `dbias`, a sum over all leading axes with the examples slowest, is there only if
     it is wanted. C1: gradients have the types of what they belong to, o and lse those of attend; but dout
-    has the elements of q. C2: `dbias` only with a
-    bias.
+    has the elements of q, and beside a q of bf16 all of dq, dk and dv may be f32 (not yet rounded). C2: `dbias` only with a bias.
   }];
   let arguments = (ins NN_Factor:$q, NN_Factor:$k, NN_Factor:$v, NN_Float:$o, NN_Float:$lse, NN_Factor:$dout,
                        Optional<NN_Bool>:$keys, Optional<NN_Float>:$bias,

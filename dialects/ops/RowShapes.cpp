@@ -71,10 +71,11 @@ std::string shapes::attendGrad(const OpView &op, Types &results) {
     return a != b ? say(name, " has type ", a, ", expected ", b) : std::string();
   };
   const char *const names[] = {"dq", "dk", "dv"};
-  for (size_t i = 0; i < 3; ++i)
-    if (std::string fault = same(results[i], op.in(i), names[i]); !fault.empty())
-      return fault;
   const TensorType &q = op.in(0);
+  const DType of = results[0].dtype == besideRows(q) ? besideRows(q) : q.dtype; // rounded, or yet to be
+  for (size_t i = 0; i < 3; ++i)
+    if (std::string fault = same(results[i], withElement(op.in(i), of), names[i]); !fault.empty())
+      return fault;
   if (std::string fault = same(op.in(5), withElement(op.in(3), q.dtype), "dout"); !fault.empty())
     return fault;
   if (op.in(4) != withoutAxes(q, {rankOf(q) - 1}, besideRows(q))) // C1

@@ -10,6 +10,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
+#include "llvm/ADT/bit.h"
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -29,6 +30,7 @@ struct AttendCase {
   Layout layout = Layout::Separate;
   bool keyAsWord = false; // the key and the dropout's numbers come behind the offsets
   bool pairs = false;     // products of bf16
+  bool narrow = false;    // of operands that lie as bf16
 };
 
 // Buffers: 0 q, 1 k, 2 v, 3 o, 4 lse, 5 keys, 6 bias, 7 dout, 8 dq, 9 dk, 10 dv, 11 dbias, 12 scratch; Stacked has q,
@@ -126,7 +128,11 @@ struct Problem {
     bytes[DBias] = bytes[Bias];
     if (c.bias && f.batchDim >= 0 && f.lead[f.batchDim] % 2 == 0)
       grad.grain = f.lead[f.batchDim] / 2;
+    if (c.narrow)
+      for (View *operand : {&f.q, &f.k, &f.v, &grad.dout})
+        operand->elem = Elem::BF16;
   }
+  bool isNarrow(int buffer) const { return c.narrow && (buffer == Q || buffer == K || buffer == V || buffer == DOut); }
 };
 
 static double draw(uint64_t &state) {
@@ -273,11 +279,14 @@ template <class T> struct Run {
       int64_t threads, const TargetInfo &target)
       : dropout(p.c.dropout) {
     for (int i = 0; i < Scratch; ++i)
-      arena.add(p.bytes[i]);
+      arena.add(p.isNarrow(i) ? p.bytes[i] / 2 : p.bytes[i]);
     arena.add(threads * std::max(scratchBytesPerThread(p.grad, target), scratchBytesPerThread(p.grad.forward, target)));
     for (int i = 0; i < Scratch; ++i)
       for (int64_t j = 0; i != Keys && j < p.bytes[i] / int64_t(sizeof(T)); ++j)
-        arena.at<T>(i)[j] = input[i].empty() ? std::numeric_limits<T>::quiet_NaN() : input[i][j];
+        if (p.isNarrow(i))
+          arena.at<uint16_t>(i)[j] = uint16_t(llvm::bit_cast<uint32_t>(float(input[i][j])) >> 16);
+        else
+          arena.at<T>(i)[j] = input[i].empty() ? std::numeric_limits<T>::quiet_NaN() : input[i][j];
     std::memcpy(arena.at<char>(Keys), keys.data(), keys.size());
     for (int64_t j = 0; j < p.bytes[DBias] / int64_t(sizeof(T)); ++j)
       arena.at<T>(DBias)[j] = T(0.25);
@@ -335,27 +344,43 @@ template <class T> static void check(const AttendCase &c) {
   reference.run(keys.data(), kept);
 
   std::vector<std::string> bits; // of every CPU and thread count: o, lse, dq, dk, dv, dbias
+  AttendCase narrowCase = c;
+  narrowCase.narrow = c.pairs;
+  const Problem narrow(narrowCase, p.grad.forward.elem);
   for (const std::string &cpu : test::runnableCpus()) {
     test::KernelHarness harness(cpu);
     mlir::OpBuilder builder = harness.builder();
     TargetInfo target = target::infoOf(cpu);
     buildAttend(builder, harness.module(), "forward", p.grad.forward, target);
     buildAttendGrad(builder, harness.module(), "backward", p.grad, target);
+    if (c.pairs) {
+      buildAttend(builder, harness.module(), "narrow forward", narrow.grad.forward, target);
+      buildAttendGrad(builder, harness.module(), "narrow backward", narrow.grad, target);
+    }
     if (!harness.compile()) {
       expect(false, label + " " + cpu + ": " + harness.error());
       return;
     }
     auto forward = harness.lookup("forward"), backward = harness.lookup("backward");
-    for (int64_t threads : {1, 2, 3}) {
-      Run<T> run(p, input, keys, threads, target);
-      run.call(forward, lastForward(c), threads);
-      run.call(backward, lastBackward(c), threads);
+    auto bitsOf = [&](Run<T> &run) {
       expect(run.arena.guardsIntact(), label + " " + cpu + ": writes outside of its buffers");
       std::string all;
       for (int i : {O, Lse, DQ, DK, DV, DBias})
         all.append(run.arena.template at<char>(i), p.bytes[i]);
-      bits.push_back(all);
-      if (bits.size() > 1)
+      return all;
+    };
+    for (int64_t threads : {1, 2, 3}) {
+      if (c.pairs) { // operands that lie as bf16
+        Run<T> run(narrow, input, keys, threads, target);
+        run.call(harness.lookup("narrow forward"), lastForward(c), threads);
+        run.call(harness.lookup("narrow backward"), lastBackward(c), threads);
+        bits.push_back(bitsOf(run));
+      }
+      Run<T> run(p, input, keys, threads, target);
+      run.call(forward, lastForward(c), threads);
+      run.call(backward, lastBackward(c), threads);
+      bits.push_back(bitsOf(run));
+      if (bits.size() > (c.pairs ? 2 : 1))
         continue;
       double tolerance = isDouble ? 1e-12 : c.pairs ? 1e-2 : 1e-5; // shares and slopes are rounded, too
       std::pair<int, const std::vector<double> *> outputs[] = {{O, &reference.out}, {Lse, &reference.lse},

@@ -1,0 +1,97 @@
+// HoistRoundings.cpp: a value of which all parts are rounded is rounded as a whole.
+//
+//     %s = nn.slice %x .. ; %q = nn.cast %s : f32 -> bf16          %r = nn.cast %x : f32 -> bf16
+//     %t = nn.slice %x .. ; %k = nn.cast %t : f32 -> bf16    ->    %q = nn.slice %r ..
+//                                                                  %k = nn.slice %r ..
+//
+// Queries, keys and values that one product gives are such parts: `precision bf16` rounds them where attention reads them. Rounded as a whole they
+// take one kernel instead of three, and attention reads them where they lie. Rounding and moving elements commute, so no bit changes. It runs behind
+// gradients, which are rounded where the program's roundings are. It is a function of the program alone.
+#include "compiler/transforms/Passes.h"
+#include "dialects/nn/NN.h"
+
+namespace cinch {
+#define GEN_PASS_DEF_HOISTROUNDINGS
+#include "compiler/transforms/Passes.h.inc"
+} // namespace cinch
+
+using namespace mlir;
+using namespace cinch;
+
+namespace {
+
+// What only moves elements of its operand.
+bool movesElements(Operation *op) { return isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::ReverseOp>(op); }
+
+bool isRounding(Operation *op) {
+  auto cast = dyn_cast<nn::CastOp>(op);
+  return cast && nn::tensorOf(cast.getX()).getElementType().isF32() && nn::tensorOf(cast.getResult()).getElementType().isBF16();
+}
+
+// The roundings of all parts of `value`, and the ops that make the parts; false if anything else reads one of them.
+bool findParts(Value value, SmallVectorImpl<Operation *> &moves, SmallVectorImpl<nn::CastOp> &roundings) {
+  for (Operation *user : value.getUsers()) {
+    if (user->getBlock() != value.getParentBlock())
+      return false;
+    if (isRounding(user))
+      roundings.push_back(cast<nn::CastOp>(user));
+    else if (!movesElements(user))
+      return false;
+    else if (moves.push_back(user); !findParts(user->getResult(0), moves, roundings))
+      return false;
+  }
+  return true;
+}
+
+// Is there more to be said of a rounding than where it belongs?
+bool isPlain(nn::CastOp rounding, Operation *op) {
+  return llvm::all_of(rounding->getDiscardableAttrs(), [&](NamedAttribute attribute) { return op->getDiscardableAttr(attribute.getName()) == attribute.getValue(); });
+}
+
+void hoist(Operation *op, OpBuilder &b) {
+  if (op->getNumResults() != 1 || movesElements(op) || !isa<RankedTensorType>(op->getResult(0).getType()))
+    return;
+  Value value = op->getResult(0);
+  SmallVector<Operation *> moves;
+  SmallVector<nn::CastOp> roundings;
+  if (!nn::tensorOf(value).getElementType().isF32() || !findParts(value, moves, roundings) || roundings.size() < 2)
+    return;
+  int64_t rounded = 0;
+  for (nn::CastOp rounding : roundings) {
+    if (!isPlain(rounding, op))
+      return;
+    rounded += nn::tensorOf(rounding.getResult()).getNumElements();
+  }
+  if (rounded < nn::tensorOf(value).getNumElements())
+    return;
+
+  b.setInsertionPointAfter(op);
+  Type element = b.getBF16Type();
+  auto whole = nn::CastOp::create(b, roundings.front().getLoc(), nn::withElement(nn::tensorOf(value), element), value);
+  for (NamedAttribute attribute : roundings.front()->getDiscardableAttrs())
+    whole->setDiscardableAttr(attribute.getName(), attribute.getValue());
+  value.replaceAllUsesExcept(whole.getResult(), whole);
+  for (Operation *move : moves)
+    move->getResult(0).setType(nn::withElement(nn::tensorOf(move->getResult(0)), element));
+  for (nn::CastOp rounding : roundings) {
+    rounding.getResult().replaceAllUsesWith(rounding.getX());
+    rounding.erase();
+  }
+}
+
+struct HoistRoundings : cinch::impl::HoistRoundingsBase<HoistRoundings> {
+  void runOnOperation() final {
+    OpBuilder builder(&getContext());
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      function.walk([&](Block *block) {
+        SmallVector<Operation *> ops;
+        for (Operation &op : block->without_terminator())
+          if (!isRounding(&op)) // roundings are erased meanwhile
+            ops.push_back(&op);
+        for (Operation *op : ops)
+          hoist(op, builder);
+      });
+  }
+};
+
+} // namespace
