@@ -269,8 +269,9 @@ void ContractEmitter::emitTileAt(const Origin &origin, Range m, Range n, KBlock 
     tile.strideMA = plan.m.a;
     tile.strideKA = plan.k.a;
   } else if (plan.packA == PackedA::Band) {
-    tile.memoryA = scratch;
-    tile.a = add(threadScratch, mul(block.start, plan.k.band));
+    tile.memoryA = plan.dots ? words : scratch;
+    Value start = plan.band.cell == Cell::Channels ? div(block.start, 2) : block.start;
+    tile.a = add(threadScratch, mul(start, plan.k.band));
     tile.a = add(add(tile.a, plan.band.before()), plan.rowsInTile ? number(0) : mul(row, plan.m.band));
     if (origin.band)
       tile.a = add(tile.a, origin.band);

@@ -60,7 +60,7 @@ void append(ContractDims &dims, bool present, const ContractDim &dim) {
 
 static bool describeImage(ContractPlan &plan, Side &places, Side &taps, ContractDim &channels) {
   Band &band = plan.band;
-  band.channels = channels.size;
+  band.channels = band.cell == Cell::Channels ? channels.size / 2 : channels.size;
   int64_t step = stepOf(places.column, band.columnBound), tapStep = stepOf(taps.column, band.columnBound);
   int64_t tapRow = stepOf(taps.row, band.rowBound);
   band.rowStep = places.hasRow ? stepOf(places.row, band.rowBound) : 1;
@@ -71,6 +71,7 @@ static bool describeImage(ContractPlan &plan, Side &places, Side &taps, Contract
   int64_t tapReach = taps.hasColumn ? (taps.column.size - 1) * tapStep : 0, rowReach = taps.hasRow ? (taps.row.size - 1) * tapRow : 0;
   band.columns = (places.column.size - 1) * step + std::llabs(tapReach) + 1;
   band.columnsBefore = std::max<int64_t>(0, -tapReach);
+  band.apart = 2 * step;
   band.reach = std::llabs(rowReach);
   band.rowsBefore = std::max<int64_t>(0, -rowReach);
   band.height = places.hasRow ? places.row.size : 1;
@@ -84,8 +85,8 @@ static bool describeImage(ContractPlan &plan, Side &places, Side &taps, Contract
 }
 
 // Taps of a row and their channels as one dim, if they follow each other in the band and in the other operand or C.
-static bool follow(const ContractDim &taps, const ContractDim &channels) {
-  return taps.band == channels.size * channels.band && taps.b == channels.size * channels.b && taps.c == channels.size * channels.c;
+static bool follow(const Band &band, const ContractDim &taps, const ContractDim &channels) {
+  return taps.band == band.channels && taps.b == channels.size * channels.b && taps.c == channels.size * channels.c;
 }
 
 static bool endsWithChannels(const ContractDims &dims) {
@@ -93,33 +94,65 @@ static bool endsWithChannels(const ContractDims &dims) {
 }
 
 // A as an image whose rows of places have columns; `withTaps` ends with the channels.
-static bool formImage(ContractPlan &plan, ContractDims withTaps, const ContractDims &withPlaces, Side &places, Side &taps, ContractDim &channels) {
-  if (plan.pairs || plan.rounds || plan.a.elem != plan.elem || plan.b.elem != plan.elem || plan.c.elem != plan.elem || !endsWithChannels(withTaps))
+static bool formImage(ContractPlan &plan, Cell cell, ContractDims withTaps, const ContractDims &withPlaces, Side &places, Side &taps, ContractDim &channels) {
+  bool sameElems = plan.a.elem == plan.elem && plan.b.elem == plan.elem && plan.c.elem == plan.elem;
+  if ((!plan.pairs && (plan.rounds || !sameElems)) || !endsWithChannels(withTaps))
     return false;
   channels = withTaps.back();
   withTaps.pop_back();
   plan.band = {};
+  plan.band.cell = cell;
   plan.band.columnBound = int(plan.bounds.size()) - 1;
   plan.band.rowBound = plan.bounds.size() == 2 ? 0 : -1;
   return sideOf(withPlaces, plan.band, places) && sideOf(withTaps, plan.band, taps) && taps.others.empty() && places.hasColumn &&
          describeImage(plan, places, taps, channels);
 }
 
-bool formBands(ContractPlan &plan, ContractDims m, ContractDims n, ContractDims k) {
+static int64_t mostOfBand(const ContractPlan &plan) { return 128 * 1024 / plan.bytes; } // cells: a share of the second-level cache
+
+// Pairs: which stretches of k are one run, if what begins anew lets any be. `join`: taps of a row and their channels are to be one dim.
+static bool chooseRuns(ContractPlan &plan, const ContractDims &run, bool ofM, const Side &places, const Side &taps, int64_t channels, bool &join) {
+  const int64_t length = countOf(run);
+  if (ofM) {
+    const int64_t ofRow = channels * (taps.hasColumn ? taps.column.size : 1);
+    const bool wholeBlocks = channels % kPairBlock == 0;
+    join &= wholeBlocks || length == ofRow;
+    plan.runLength = join ? ofRow : wholeBlocks ? channels : length;
+    return plan.runLength > 1 && (wholeBlocks || length == channels || length == ofRow);
+  }
+  // Whole blocks, as soon as rows have any: those begin anew wherever the image does.
+  const int64_t columns = places.column.size, height = plan.band.height;
+  int64_t rows = 1;
+  while (rows < height && length != columns && (height % rows || rows * columns % kPairBlock))
+    ++rows;
+  plan.runLength = rows * columns;
+  plan.band.rows = rows;
+  return length % (height * columns) == 0 ? (plan.runLength % kPairBlock == 0 || length == height * columns) && plan.band.elems() <= mostOfBand(plan)
+                                          : length == columns;
+}
+
+bool formBands(ContractPlan &plan, ContractDims m, ContractDims n, ContractDims k, size_t anew) {
   // Columns of places: shorter rows of them make poor tiles. Places of an image: a block of k ends with it, and C is read and written
   // once a block.
   constexpr int64_t kFewColumns = 8, kFewPlaces = 128;
   bool ofM = endsWithChannels(k);
   Side places, taps;
   ContractDim channels;
-  if ((ofM && plan.grained) || !formImage(plan, ofM ? k : m, ofM ? m : k, places, taps, channels) || places.column.size < kFewColumns ||
+  const Cell cell = !plan.dots ? Cell::Element : ofM ? Cell::Channels : Cell::Places;
+  if ((ofM && plan.grained) || !formImage(plan, cell, ofM ? k : m, ofM ? m : k, places, taps, channels) || places.column.size < kFewColumns ||
       (!ofM && places.row.size * places.column.size < kFewPlaces))
+    return false;
+  constexpr int64_t kGroup = 4; // elements of two words, which lie in one stretch
+  if (plan.dots && (ofM ? channels : places.column).size % kGroup)
     return false;
   if (channels.size == 1) // a dim of one has no strides of its own
     channels.b = taps.column.b, channels.c = taps.column.c;
+  bool join = taps.hasColumn && follow(plan.band, taps.column, channels);
+  if (plan.pairs && !chooseRuns(plan, {k.begin() + anew, k.end()}, ofM, places, taps, channels.size, join))
+    return false;
   ContractDims further; // of the taps, beside the dim that ends with the channels
   append(further, taps.hasRow, taps.row);
-  if (taps.hasColumn && follow(taps.column, channels)) {
+  if (join) {
     channels.size *= taps.column.size;
     channels.bound0 = channels.bound1 = 0;
   } else {
@@ -132,7 +165,7 @@ bool formBands(ContractPlan &plan, ContractDims m, ContractDims n, ContractDims 
   plan.outerM = ofM ? outer : further;
   plan.k = ofM ? channels : places.column;
   plan.outerK = ofM ? further : outer;
-  if (!ofM && further.size() == 1 && plan.m.size * further[0].size <= (plan.manyRegisters ? 28 : 12) &&
+  if (!ofM && !plan.pairs && further.size() == 1 && plan.m.size * further[0].size <= (plan.manyRegisters ? 28 : 12) &&
       further[0].c == plan.m.c * plan.m.size) {
     plan.rows = {further[0], plan.m};
     plan.rowsInTile = true;
@@ -149,7 +182,7 @@ bool formBands(ContractPlan &plan, ContractDims m, ContractDims n, ContractDims 
 bool formPlanar(ContractPlan &plan, ContractDims m, ContractDims n, ContractDims k) {
   Side places, taps;
   ContractDim channels;
-  if (plan.grained || countOf(n) > plan.lanes / 2 || n.size() > 1 || !formImage(plan, k, m, places, taps, channels) ||
+  if (plan.grained || countOf(n) > plan.lanes / 2 || n.size() > 1 || plan.pairs || !formImage(plan, Cell::Element, k, m, places, taps, channels) ||
       stepOf(places.column, plan.band.columnBound) != 1)
     return false;
   Band &band = plan.band;
@@ -173,7 +206,7 @@ bool formPlanar(ContractPlan &plan, ContractDims m, ContractDims n, ContractDims
 }
 
 void chooseBand(ContractPlan &plan, int64_t longest) {
-  const int64_t most = 128 * 1024 / plan.bytes; // elements: a share of the second-level cache
+  const int64_t most = mostOfBand(plan);
   Band &band = plan.band;
   if (plan.bands != Bands::OfK) {
     while (band.rows < band.height) {
@@ -188,10 +221,10 @@ void chooseBand(ContractPlan &plan, int64_t longest) {
     return;
   }
   // A block of k is one band. Blocks do not reach into the next image.
-  plan.runs = 1;
+  plan.runs = plan.stretches();
   if (plan.kc < plan.k.size)
     return;
-  for (int64_t rows = 1; rows <= band.height; ++rows) {
+  for (int64_t rows = plan.runs; rows <= band.height; rows += plan.stretches()) {
     band.rows = rows;
     if (band.height % rows == 0 && rows * plan.kc <= longest && band.elems() <= most)
       plan.runs = rows;

@@ -132,6 +132,8 @@ private:
   // A in bands (ContractBands.cpp).
   void fillZeros(Value to, int64_t count);
   void copyForwards(Value from, Value to, int64_t count);
+  void copyWords(Value from, Value to, int64_t count);
+  void copyNeighbours(Value source, Value to, int64_t left, int64_t end);
   void copyBand(const Origin &, Value rows);
   void emitBands(const Origin &, Range n, Range mUnits, KBlock);
   void forBands(Value first, Value last, llvm::function_ref<void(Value row, Value rows)>);
@@ -199,6 +201,11 @@ private:
   void emitTile(const Tile &, KBlock);
   // Two chains an output, for products of bf16 (ContractPairs.cpp).
   using Values = mlir::SmallVector<Value>;
+  Tile atStretch(const Tile &, KBlock, Value run, Value panelSteps);
+  Value stepInBand(Value step);
+  Value offsetOfStep(const Tile &tile, Value step) {
+    return plan.pairs && plan.bands != Bands::No ? stepInBand(step) : mul(step, tile.strideKA);
+  }
   Values bandChains(const Tile &, KBlock, Values accumulators);
   Values pairChains(const Tile &, KBlock, Values accumulators);
   Values pairsOfRun(const Tile &, Value first, Value blocks, Value hasTail, int64_t tail, Values accumulators);

@@ -25,7 +25,7 @@ void ContractEmitter::askFor(Value memory, Value place, bool toWrite, unsigned h
 
 void ContractEmitter::packA(const Origin &origin, Range m, KBlock block) {
   bool windows = !plan.bounds.empty();
-  if (plan.packA == PackedA::No)
+  if (plan.packA == PackedA::No || plan.packA == PackedA::Band)
     return;
   if (plan.packA == PackedA::Rows)
     !windows                  ? packRowsA(origin, m, block)

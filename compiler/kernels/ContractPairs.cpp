@@ -78,11 +78,15 @@ ContractEmitter::Values ContractEmitter::pairChains(const Tile &tile, KBlock blo
   int64_t tail = length % kPairBlock;
   if (plan.kc < plan.k.size) { // a part of a run, of which the last alone may have a tail
     Value odd = tail ? less(number(0), rem(block.length, kPairBlock)) : Value();
-    return pairsOfRun(tile, number(0), div(block.length, kPairBlock), odd, tail, accumulators);
+    Tile at = plan.bands == Bands::No ? tile : atStretch(tile, block, number(0), number(0));
+    return pairsOfRun(at, number(0), div(block.length, kPairBlock), odd, tail, accumulators);
   }
-  Value runs = div(block.runs, length / plan.k.size);
-  return overRange(number(0), runs, 1, accumulators, [&](Value run, Values values) {
-    return pairsOfRun(tile, mul(run, plan.dots ? plan.wordsOf(length) : length), number(length / kPairBlock), Value(), tail, values);
+  const int64_t stretches = length / plan.k.size;
+  return overRange(number(0), div(block.runs, stretches), 1, accumulators, [&](Value run, Values values) {
+    Value steps = mul(run, plan.dots ? plan.wordsOf(length) : length), blocks = number(length / kPairBlock);
+    if (plan.bands == Bands::No)
+      return pairsOfRun(tile, steps, blocks, Value(), tail, values);
+    return pairsOfRun(atStretch(tile, block, mul(run, stretches), steps), number(0), blocks, Value(), tail, values);
   });
 }
 

@@ -265,7 +265,7 @@ static void formRuns(ContractPlan &plan, ContractDims &k, size_t anew) {
   k.insert(k.end(), run.begin(), run.end());
 }
 
-static void formDims(ContractPlan &plan, const ContractSpec &spec) {
+static void formDims(ContractPlan &plan, const ContractSpec &spec, const TargetInfo &target) {
   size_t nb = spec.batch.size(), nm = spec.m.size(), nk = spec.k.size();
   ContractDims m = groupOf(spec.m, &spec.a, nb, nullptr, 0, &spec.c, nb, spec.bounds);
   ContractDims n = groupOf(spec.n, nullptr, 0, &spec.b, nb + nk, &spec.c, nb + nm, spec.bounds);
@@ -292,20 +292,23 @@ static void formDims(ContractPlan &plan, const ContractSpec &spec) {
   ContractPlan lanes = plan, banded = plan;
   if (!spec.pairs && formLanes(lanes, batch, m, n, k)) {
     bool inPlace = lanes.lane.size == 1 && lanes.n.a == 0;
-    if (plan.manyRegisters || !inPlace || !formBands(banded, windowsM, n, windowsK)) {
+    if (plan.manyRegisters || !inPlace || !formBands(banded, windowsM, n, windowsK, 0)) {
       plan = lanes;
       return;
     }
   }
   if (!plan.bounds.empty()) {
     plan.batch = batch;
-    ContractPlan examples = plan, planar = plan;
+    ContractPlan examples = plan, planar = plan, bands = plan;
     if (spec.pairs) {
       ContractDims run(windowsK.begin() + spec.anew, windowsK.end());
       dropOnes(run);
       plan.runLength = lengthOfRuns(run);
     }
-    if (!formBands(plan, windowsM, n, windowsK))
+    bool byAmx = spec.pairs && target.amx; // which takes whole blocks of a row
+    if (!byAmx && formBands(bands, windowsM, n, windowsK, size_t(spec.anew)))
+      plan = bands;
+    else
       formWindows(plan, windowsM, n, windowsK);
     if (formExamples(examples, windowsM, n, windowsK) && takesExamples(plan, examples))
       plan = examples;
@@ -537,7 +540,7 @@ ContractPlan planContract(const ContractSpec &given, const TargetInfo &target) {
   plan.c = spec.c;
   plan.bounds = spec.bounds;
   plan.manyRegisters = target.lanes >= 16;
-  formDims(plan, spec);
+  formDims(plan, spec, target);
   if (plan.nothing || plan.overLanes)
     return plan;
   if (plan.pairs && target.amx && isQuickerByAmx(plan))

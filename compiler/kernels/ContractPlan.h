@@ -23,6 +23,9 @@
 // zeros where it ends, and tiles read it there: each element is copied once, not once a tap. Taps of a row and their channels follow
 // each other there, so they are one stretch of k, or of the rows of a filter's gradient.
 //
+// Of pairs, too, but not by AMX. Where the CPU has vdpbf16ps, a band holds words: two channels of a place, if rows of C are places, or a channel
+// of a place and of the second one behind it, if places are k. A run of k may be several stretches of the band then.
+//
 // Planar (bands under so few columns of C that most lanes would be empty): the band is turned while it is copied, so that places beside
 // each other are, and lanes are these; a tile has all columns of C under some rows and vectors of places.
 //
@@ -89,8 +92,16 @@ enum class Bands {
   OfK,
   Planar // of m, and lanes are places
 };
+// What a band holds, each in as many bytes as an element of scratch.
+enum class Cell {
+  Element,
+  Channels, // dots: a word of two channels of a place, in groups of four
+  Places    // dots: a word of a channel of a place, and of the place `apart` columns behind it
+};
 struct Band {
-  int64_t columns = 0, channels = 0;         // of the image in scratch; its rows follow from the outputs'
+  Cell cell = Cell::Element;
+  int64_t columns = 0, channels = 0;         // of the image in scratch, in cells; its rows follow from the outputs'
+  int64_t apart = 0;
   int64_t rowStep = 1, reach = 0;            // rows of the image from one row of places to the next; those that further taps add
   int64_t rowsBefore = 0, columnsBefore = 0; // of the first place's first tap: taps may walk backwards
   int64_t rowStride = 0, columnStride = 0;   // of A
@@ -175,7 +186,8 @@ struct ContractPlan {
 };
 
 // Bands, if A is an image that they suit; dims as the spec has them (ContractBandPlan.cpp).
-bool formBands(ContractPlan &, ContractDims m, ContractDims n, ContractDims k);
+// Pairs: blocks begin anew at every index of the first `anew` dims of k.
+bool formBands(ContractPlan &, ContractDims m, ContractDims n, ContractDims k, size_t anew);
 bool formPlanar(ContractPlan &, ContractDims m, ContractDims n, ContractDims k);
 void chooseBand(ContractPlan &, int64_t longest); // the rows of a band, and the blocks of k
 ContractDim takeInner(ContractDims &dims, bool contiguousInC);

@@ -49,7 +49,7 @@ SmallVector<Value> ContractEmitter::multiply(const Tile &tile, Value k, ValueRan
   }
   if (plan.prefetchB)
     prefetchRowsOfB(tile, at);
-  Value row = add(tile.a, mul(k, tile.strideKA));
+  Value row = add(tile.a, offsetOfStep(tile, k));
   size_t next = 0;
   for (int64_t i = 0; i < tile.rows; ++i) {
     Value element = loadScalar(tile.memoryA, add(row, rowOfA(tile, i)));

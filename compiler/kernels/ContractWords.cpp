@@ -25,7 +25,7 @@ static constexpr int16_t kMinusZero = int16_t(0x8000);
 ContractEmitter::Values ContractEmitter::multiplyWords(const Tile &tile, Value step, ValueRange accumulators) {
   auto numbers = VectorType::get({2 * plan.lanes}, builder.getBF16Type()), bits = VectorType::get({plan.lanes}, builder.getI32Type());
   auto asNumbers = [&](Value value) -> Value { return LLVM::BitcastOp::create(builder, loc, numbers, value); };
-  Value atB = add(tile.b, mul(step, tile.strideKB)), atA = add(tile.a, mul(step, tile.strideKA));
+  Value atB = add(tile.b, mul(step, tile.strideKB)), atA = add(tile.a, offsetOfStep(tile, step));
   Values columns, results;
   for (int64_t j = 0; j < tile.columns; j += plan.lanes)
     columns.push_back(asNumbers(vector::LoadOp::create(builder, loc, bits, words, add(atB, j))));

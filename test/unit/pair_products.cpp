@@ -2,7 +2,8 @@
 //
 // Products of bf16 against a model of AMX's tdpbf16ps, bit for bit: blocks of 32 filled up with pairs of (-0.0, +0.0), on every CPU kind
 // this machine can run. Random groups of dims and layouts, operands in bf16 and f32, subnormal numbers, zeros of both signs, infinities,
-// blocks anew at each example, grains, accumulation, results in bf16, threads.
+// blocks anew at each example, grains, accumulation, results in bf16, threads. Every third case is a convolution: what it gives, what goes
+// back to its image (taps walk backwards) or to its filter, with padding, strides and dilation.
 //   pair_products [SEED [COUNT]]
 #include "compiler/kernels/HostOps.h"
 #include "compiler/kernels/Kernels.h"
@@ -130,6 +131,43 @@ static Case randomCase(Random &random, int64_t number) {
   return c;
 }
 
+// Images lie as [example][row][column][channel]. What lies outside of one is +0.0.
+static Case randomConvolution(Random &random) {
+  enum { Output, Image, Filter };
+  Case c;
+  ContractSpec &s = c.spec;
+  s.pairs = true;
+  auto oneOf = [&](std::initializer_list<int64_t> values) { return values.begin()[below(random, int64_t(values.size()))]; };
+  int kind = int(below(random, 3));
+  int64_t B = oneOf({1, 2, 3}), H = oneOf({1, 3, 8, 12}), W = oneOf({4, 8, 9, 16, 20, 32, 40}), I = oneOf({1, 3, 4, 8, 12, 16, 20, 32, 36, 64}), O = oneOf({1, 5, 16, 20, 40});
+  int64_t R = oneOf({1, 2, 3}), S = oneOf({1, 2, 3, 5}), step = kind == Image ? 1 : oneOf({1, 1, 2}), dilate = oneOf({1, 1, 2});
+  int64_t rowPad = below(random, (R - 1) * dilate + 1), columnPad = below(random, (S - 1) * dilate + 1), walk = kind == Image ? -dilate : dilate;
+  int64_t gap = below(random, 3) ? 0 : 4 * below(random, 3); // between pixels of the image
+  int64_t height = (H - 1) * step + 1, width = (W - 1) * step + 1, pixel = I + gap, row = width * pixel;
+  Sizes places{B, H, W}, taps{R, S, I}, ofPlaces{height * row, step * row, step * pixel}, ofTaps{walk * row, walk * pixel, 1};
+  bool filter = kind == Filter, narrow = !filter && below(random, 4);
+  int64_t sign = walk < 0 ? -1 : 1;
+  s.m = filter ? taps : places, s.k = filter ? places : taps, s.n = {O};
+  // Blocks begin anew at each example, at each row of taps or at each tap.
+  s.anew = filter ? 1 : 1 + below(random, 2);
+  s.accumulate = filter && below(random, 2);
+  auto elem = [&] { return below(random, 3) ? Elem::BF16 : Elem::F32; };
+  s.a = {0, elem(), -sign * (rowPad * row + columnPad * pixel), filter ? joined({ofTaps, ofPlaces}) : joined({ofPlaces, ofTaps})};
+  Sizes ofFilter{S * I * O, I * O, O, 1}, ofOutput{H * W * O, W * O, O, 1};
+  s.b = {1, elem(), 0, filter ? ofOutput : ofFilter};
+  s.c = {2, narrow ? Elem::BF16 : Elem::F32, 0, filter ? ofFilter : ofOutput};
+  auto bound = [&](int64_t pad, int64_t size, Sizes place, Sizes tap) {
+    s.bounds.push_back({-sign * pad, size, filter ? joined({tap, place}) : joined({place, tap})});
+  };
+  bound(rowPad, height, {0, step, 0}, {walk, 0, 0});
+  bound(columnPad, width, {0, 0, step}, {0, walk, 0});
+  c.elems[0] = B * height * row, c.elems[filter ? 2 : 1] = R * S * I * O, c.elems[filter ? 1 : 2] = B * H * W * O;
+  c.text = std::string(kind == Output ? "output" : kind == Image ? "image" : "filter") + (s.accumulate ? " accumulate" : "") + (narrow ? " c bf16" : "") +
+           (s.a.elem == Elem::F32 ? " a f32" : "") + " B H W I O R S step walk pads gap anew " +
+           textOf({B, H, W, I, O, R, S, step, walk, rowPad, columnPad, gap, s.anew});
+  return c;
+}
+
 // ---- Running --------------------------------------------------------------------------------------------------------
 static float number(Random &random, int range) {
   static const float special[] = {0.0f, -0.0f, 1e-39f, -1e-39f, 1.2e-38f, -3e38f, INFINITY};
@@ -181,7 +219,14 @@ static void reference(const ContractSpec &s, const char *a, const char *b, char 
     for (size_t i = 0; i < k.size(); ++i)
       length *= i < size_t(s.anew) ? 1 : i == 0 && s.grain ? s.grain : s.k[i];
     walk(s.k, k, 0, [&] {
-      x.push_back(kernels::host::roundedToBF16(read(a, s.a.elem, place(s.a, {batch, m, k}))));
+      bool there = llvm::all_of(s.bounds, [&](const kernels::Bound &bound) {
+        Sizes at = joined({batch, m, k});
+        int64_t inside = bound.offset;
+        for (size_t i = 0; i < at.size(); ++i)
+          inside += at[i] * bound.strides[i];
+        return inside >= 0 && inside < bound.size;
+      });
+      x.push_back(there ? kernels::host::roundedToBF16(read(a, s.a.elem, place(s.a, {batch, m, k}))) : 0.0f);
       y.push_back(kernels::host::roundedToBF16(read(b, s.b.elem, place(s.b, {batch, k, n}))));
       if (++steps % length)
         return;
@@ -234,14 +279,14 @@ static void run(Random &random, const Case &c, const std::string &cpu, test::Ker
 
 int main(int argc, char **argv) {
   uint64_t seed = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
-  int64_t count = argc > 2 ? std::strtoll(argv[2], nullptr, 10) : 16;
+  int64_t count = argc > 2 ? std::strtoll(argv[2], nullptr, 10) : 32;
   for (const std::string &cpu : test::runnableCpus()) {
     Random random(seed);
     kernels::TargetInfo builtIn = target::infoOf(cpu);
     std::vector<Case> cases;
     std::vector<kernels::TargetInfo> targets; // every other case with tiles and blocks of chance
     for (int64_t i = 0; i < count; ++i)
-      cases.push_back(randomCase(random, i)), targets.push_back(i % 2 ? test::withRandomTiling(cases.back().spec, builtIn, random()) : builtIn);
+      cases.push_back(i % 3 == 2 ? randomConvolution(random) : randomCase(random, i)), targets.push_back(i % 2 ? test::withRandomTiling(cases.back().spec, builtIn, random()) : builtIn);
     for (size_t first = 0; first < cases.size(); first += 16) {
       size_t last = std::min(cases.size(), first + 16);
       test::KernelHarness harness(cpu);
