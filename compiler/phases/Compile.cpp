@@ -100,6 +100,7 @@ bool Compilation::differentiate() {
   if (options.target.isDevice() && options.workers() == 1) // of several, each has some of the gradients
     decompose.addPass(createJoinSquares());
   decompose.addPass(createHoistRoundings());
+  decompose.addPass(createCrossLoops());
   decompose.addPass(createDecomposeOps());
   decompose.addPass(createSinkSplits());
   decompose.addPass(createReadMaxima());

@@ -146,6 +146,19 @@ def HoistRoundings : Pass<"hoist-roundings", "::mlir::ModuleOp"> {
   let dependentDialects = ["::cinch::nn::NNDialect"];
 }
 
+def CrossLoops : Pass<"cross-loops", "::mlir::ModuleOp"> {
+  let summary = "element-wise work in front of a loop along an axis, and roundings behind it, are done in its trips";
+  let description = [{
+        %s = nn.add %x, %b                                 %all = nn.scan slices(%x) with(%bias)
+        %all = nn.scan slices(%s)                    ->      ^bb0(%p, %w):  %b = nn.broadcast %w ; %s = nn.add %p, %b
+          ^bb0(%p): ..  nn.yield .., %h                        .. ; %c = nn.cast %h ; nn.yield .., %c
+        %r = nn.cast %all : f32 -> bf16
+
+    Not where it would take more memory, nor where a product of the body reads what is computed.
+  }];
+  let dependentDialects = ["::cinch::nn::NNDialect"];
+}
+
 def ReadMaxima : Pass<"read-maxima", "::mlir::ModuleOp"> {
   let summary = "which branch a maximum took is seen on what it gave, where its operand would be kept for that alone";
   let description = [{
