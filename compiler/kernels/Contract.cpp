@@ -140,6 +140,24 @@ void ContractEmitter::emitBody(Value arena, Value offsets, Value thread, Value t
     Amx(builder, loc).configure();
   Range batches, m, n;
   splitThreads(thread, threads, batches, m, n);
+  if (canBeInOrder(plan)) {
+    const ContractPlan chain = inOrder(plan);
+    ContractEmitter quick(builder, loc, chain);
+    quick.memA = memA, quick.memB = memB, quick.memC = memC;
+    quick.scratch = scratch, quick.words = words, quick.halves = halves, quick.threadScratch = threadScratch;
+    Range rows{mul(m.first, plan.mr), min(mul(m.second, plan.mr), plan.m.size)}, columns{mul(n.first, plan.nr()), min(mul(n.second, plan.nr()), plan.n.size)};
+    Origin origin;
+    origin.a = number(plan.a.offset), origin.b = number(plan.b.offset), origin.c = number(plan.c.offset);
+    ifElse(mayBeInOrder(origin, rows, columns), [&] { quick.emitParts(batches, m, n); }, [&] { emitParts(batches, m, n); });
+  } else {
+    emitParts(batches, m, n);
+  }
+  if (plan.amx)
+    Amx(builder, loc).release();
+}
+
+// What a thread computes of the outputs.
+void ContractEmitter::emitParts(Range batches, Range m, Range n) {
   int64_t unitsN = unitsOf(1, plan.n.size, plan.nr());
   forLoop(batches.first, batches.second, 1, [&](Value batch) {
     Origin origin;
@@ -159,8 +177,6 @@ void ContractEmitter::emitBody(Value arena, Value offsets, Value thread, Value t
       emitColumns(inner, innerRange(n, outer, unitsN, plan.nr(), plan.n.size), m);
     });
   });
-  if (plan.amx)
-    Amx(builder, loc).release();
 }
 
 void ContractEmitter::emitColumns(Origin origin, Range n, Range mUnits) {

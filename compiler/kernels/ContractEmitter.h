@@ -81,6 +81,7 @@ private:
 
   // The loops around the tiles (Contract.cpp).
   void moveA(Origin &, const ContractDims &, Value linear);
+  void emitParts(Range batches, Range m, Range n);
   void splitThreads(Value thread, Value threads, Range &batch, Range &m, Range &n);
   Range innerRange(Range units, Value outer, int64_t unitsPerOuter, int64_t unit, int64_t size);
   void emitColumns(Origin origin, Range n, Range mUnits);
@@ -228,6 +229,12 @@ private:
   Values multiplySteps(const Tile &, Value k, Values accumulators);
   Values multiplyWords(const Tile &, Value step, mlir::ValueRange accumulators);
   void copyTile(const Tile &, bool toC);
+
+  // One chain over k (ContractInOrder.cpp).
+  std::pair<Value, Value> exponents(Value memory, Value start, int64_t stride, Value first, Value last);
+  Value isMultipleC(const Origin &, Range m, Range n);
+  Value mayBeInOrder(const Origin &, Range m, Range n);
+  Values chainInOrder(const Tile &, KBlock, Values accumulators);
 
   // By AMX (ContractAmx.cpp).
   enum class Staged { Out, In, Added };

@@ -47,6 +47,9 @@
 // run is filled up to whole words by +0.0 in A and -0.0 in B, which changes no chain.
 // An output has three registers of a tile: both chains of a block and the sum of all blocks so far.
 //
+// In order (pairs whose blocks have one element): a chain of FMAs over k gives the same bits, unless a number is very small or very large. Code for
+// both is there, and each thread looks at what it multiplies (ContractInOrder.cpp).
+//
 // AMX (pairs where the CPU has tdpbf16ps): an instruction adds one block of 32 elements of k to 16 x 16 results, so a tile is up to four such
 // squares of C. Panels hold words of two neighbours in k, (low 0, high 1), (low 2, high 3): A by rows, B by steps. A run is filled up to whole
 // blocks. An A of bf16 whose rows are whole blocks is read where it lies.
@@ -143,6 +146,7 @@ struct ContractPlan {
   int64_t runLength = 0;
   bool dots = false;   // by vdpbf16ps; a panel's step is a word, in runs of one element that element
   bool amx = false;    // by tdpbf16ps; `dots` is false then
+  bool inOrder = false; // one chain over k; words hold neighbours, the earlier one in the high half
   bool rounds = false; // what is read of A and B is an f32 that holds bf16
 
   Tiling tiling;      // what the blocks below were chosen by
@@ -167,7 +171,7 @@ struct ContractPlan {
   // Pairs: so many stretches of the inner dim are one run.
   int64_t stretches() const { return pairs ? std::max<int64_t>(1, runLength / k.size) : 1; }
   bool hasWords() const { return amx || (dots && runLength > 1); } // panels hold them, two elements each
-  int64_t group() const { return amx ? kPairBlock : 4; }           // elements of k that a run is filled up to
+  int64_t group() const { return amx ? kPairBlock : inOrder ? 2 : 4; }           // elements of k that a run is filled up to
   int64_t wordsOf(int64_t elements) const { return (elements + group() - 1) / group() * group() / 2; }
   int64_t blockSteps() const; // of the tile, for the longest block
   bool rowsInPanelA() const { return packA == PackedA::Rows || (amx && packA != PackedA::No); } // not its columns
@@ -202,6 +206,10 @@ bool isQuickerByAmx(ContractPlan);         // than by vdpbf16ps, of pairs whose 
 double cyclesOfRows(const ContractPlan &); // of one step in k of all tiles, for each row of m (Tiling.cpp)
 
 double choosePlanarTile(ContractPlan &);   // the same cycles, of places in lanes (Tiling.cpp)
+
+// Whether one chain over k may give the bits of the plan's blocks, and the plan for it, which divides the work among threads alike (ContractInOrder.cpp).
+bool canBeInOrder(const ContractPlan &);
+ContractPlan inOrder(ContractPlan);
 
 // The tile and the blocks, of a plan whose dims are formed (Tiling.cpp).
 void chooseTiling(ContractPlan &, const ContractSpec &, const TargetInfo &);

@@ -164,6 +164,8 @@ void ContractEmitter::emitTile(const Tile &tile, KBlock block) {
   SmallVector<Value> accumulators = firstAccumulators(tile, block);
   if (plan.prefetchC && tile.rows == plan.mr)
     prefetchBelow(tile);
+  if (plan.inOrder)
+    return finishTile(tile, block, chainInOrder(tile, block, accumulators));
   if (plan.pairs)
     return finishTile(tile, block, pairChains(tile, block, accumulators));
   if (plan.bands != Bands::No)

@@ -112,8 +112,8 @@ void ContractEmitter::forFillings(KBlock block, int64_t size, llvm::function_ref
 
 // Which elements of a group of four or two its words hold, low and high half.
 llvm::ArrayRef<std::pair<size_t, size_t>> ContractEmitter::pairing() {
-  static const std::pair<size_t, size_t> chains[] = {{2, 0}, {3, 1}}, neighbours[] = {{0, 1}};
-  return plan.amx ? llvm::ArrayRef(neighbours) : llvm::ArrayRef(chains);
+  static const std::pair<size_t, size_t> chains[] = {{2, 0}, {3, 1}}, neighbours[] = {{0, 1}}, chain[] = {{1, 0}};
+  return plan.amx ? llvm::ArrayRef(neighbours) : plan.inOrder ? llvm::ArrayRef(chain) : llvm::ArrayRef(chains);
 }
 
 // The halves of a row of `count` elements in the order of its words.
@@ -225,23 +225,24 @@ void ContractEmitter::packWordsA(const Origin &origin, Range m, KBlock block) {
     return packRowsOfWords(origin, m, block);
   int64_t fullEnd = plan.m.size / plan.mr * plan.mr, edge = plan.m.size % plan.mr;
   bool together = plan.m.a == 1 && !plan.m.isBounded();
-  forGroups(block, 4, [&](Value step, llvm::ArrayRef<Element> elements) {
+  forGroups(block, int64_t(2 * pairing().size()), [&](Value step, llvm::ArrayRef<Element> elements) {
     auto panel = [&](Value row, int64_t rows) {
       Value to = add(threadScratch, mul(div(sub(row, m.first), plan.mr), plan.panelA()));
-      for (size_t odd : {0, 1}) {
-        Value target = add(to, mul(add(step, int64_t(odd)), plan.mr));
+      for (auto [which, halvesAt] : llvm::enumerate(pairing())) {
+        auto [low, high] = halvesAt;
+        Value target = add(to, mul(add(step, int64_t(which)), plan.mr));
         auto half = [&](size_t i, Value row, bool all) -> Value {
           if (i >= elements.size())
             return all ? splatOf(builder, loc, rows, 0) : zeroOf(builder, loc);
           return all ? halfOfA(origin, elements[i], row, rows) : elementOfA(origin, elements[i], row);
         };
         if (together) {
-          Value all = wordsOf(half(odd + 2, row, true), half(odd, row, true), rows);
+          Value all = wordsOf(half(low, row, true), half(high, row, true), rows);
           vector::StoreOp::create(builder, loc, all, words, ValueRange{target});
           continue;
         }
-        forLoop(number(0), number(rows), 1, [&](Value i) {
-          Value one = word(half(odd + 2, add(row, i), false), half(odd, add(row, i), false));
+        forLoop(number(0), number(rows), 1, [&, low = low, high = high](Value i) {
+          Value one = word(half(low, add(row, i), false), half(high, add(row, i), false));
           memref::StoreOp::create(builder, loc, one, words, ValueRange{add(target, i)});
         });
       }

@@ -3,7 +3,8 @@
 // Products of bf16 against a model of AMX's tdpbf16ps, bit for bit: blocks of 32 filled up with pairs of (-0.0, +0.0), on every CPU kind
 // this machine can run. Random groups of dims and layouts, operands in bf16 and f32, subnormal numbers, zeros of both signs, infinities,
 // blocks anew at each example, grains, accumulation, results in bf16, threads. Every third case is a convolution: what it gives, what goes
-// back to its image (taps walk backwards) or to its filter, with padding, strides and dilation.
+// back to its image (taps walk backwards) or to its filter, with padding, strides and dilation. Every seventh is a dense layer's weight gradient, whose
+// blocks have one element, with numbers at the bounds between which it is one chain.
 //   pair_products [SEED [COUNT]]
 #include "compiler/kernels/HostOps.h"
 #include "compiler/kernels/Kernels.h"
@@ -131,6 +132,20 @@ static Case randomCase(Random &random, int64_t number) {
   return c;
 }
 
+static Case randomDense(Random &random) {
+  Case c;
+  ContractSpec &s = c.spec;
+  s.pairs = true;
+  s.accumulate = below(random, 2);
+  int64_t K = 1 + below(random, 90), M = 1 + below(random, 60), N = 1 + below(random, 90);
+  s.k = {K}, s.m = {M}, s.n = {N}, s.anew = 1;
+  auto elem = [&] { return below(random, 4) ? Elem::BF16 : Elem::F32; };
+  s.a = {0, elem(), 0, {1, M}}, s.b = {1, elem(), 0, {N, 1}}, s.c = {2, Elem::F32, 0, {N, 1}};
+  c.elems[0] = K * M, c.elems[1] = K * N, c.elems[2] = M * N;
+  c.text = "dense K M N " + textOf({K, M, N}) + (s.accumulate ? " accumulate" : "");
+  return c;
+}
+
 // Images lie as [example][row][column][channel]. What lies outside of one is +0.0.
 static Case randomConvolution(Random &random) {
   enum { Output, Image, Filter };
@@ -174,6 +189,8 @@ static float number(Random &random, int range) {
   if (range == 2 && below(random, 20) == 0)
     return special[below(random, 7 - (below(random, 40) > 0))];
   float x = float(below(random, 2000001) - 1000000) * 1e-6f;
+  if (range == 3) // products are around 2^-112 and sums around 2^-103, or products around 2^128
+    return below(random, 9) == 0 ? 0.0f : std::ldexp(x, int(below(random, 2) ? -50 - below(random, 8) : below(random, 40) ? -40 : 64));
   return range == 1 ? x * 2e-19f : x; // products of such are around the smallest normal number
 }
 
@@ -253,10 +270,10 @@ static void run(Random &random, const Case &c, const std::string &cpu, test::Ker
       arena.add(each * threads);
       std::memset(arena.at<char>(3), 0xff, size_t(each * threads));
     }
-    int range = int(below(random, 3));
+    int range = int(below(random, 4));
     for (int i = 0; i < 3; ++i)
       for (int64_t e = 0; e < c.elems[i]; ++e)
-        write(arena.at<char>(i), views[i]->elem, e, number(random, i == 2 && range == 2 ? 0 : range));
+        write(arena.at<char>(i), views[i]->elem, e, number(random, i == 2 && range == 2 ? 0 : range) * (i == 2 && range == 3 ? 0x1p-48f : 1.0f));
     std::vector<char> expected(arena.at<char>(2), arena.at<char>(2) + c.elems[2] * kernels::bytesOf(s.c.elem));
     reference(s, arena.at<char>(0), arena.at<char>(1), expected.data());
     int64_t context[kernels::kContextWords] = {};
@@ -286,7 +303,7 @@ int main(int argc, char **argv) {
     std::vector<Case> cases;
     std::vector<kernels::TargetInfo> targets; // every other case with tiles and blocks of chance
     for (int64_t i = 0; i < count; ++i)
-      cases.push_back(i % 3 == 2 ? randomConvolution(random) : randomCase(random, i)), targets.push_back(i % 2 ? test::withRandomTiling(cases.back().spec, builtIn, random()) : builtIn);
+      cases.push_back(i % 7 == 3 ? randomDense(random) : i % 3 == 2 ? randomConvolution(random) : randomCase(random, i)), targets.push_back(i % 2 ? test::withRandomTiling(cases.back().spec, builtIn, random()) : builtIn);
     for (size_t first = 0; first < cases.size(); first += 16) {
       size_t last = std::min(cases.size(), first + 16);
       test::KernelHarness harness(cpu);
