@@ -5,8 +5,12 @@
 //                                                                  %k = nn.slice %r ..
 //
 // Queries, keys and values that one product gives are such parts: `precision bf16` rounds them where attention reads them. Rounded as a whole they
-// take one kernel instead of three, and attention reads them where they lie. Rounding and moving elements commute, so no bit changes. It runs behind
-// gradients, which are rounded where the program's roundings are. It is a function of the program alone.
+// take one kernel instead of three, and attention reads them where they lie. Likewise elements of bf16 are moved as that, and widened behind it:
+//
+//     %s = nn.cast %q : bf16 -> f32 ; %t = nn.transpose %s    ->    %t = nn.transpose %q ; %s = nn.cast %t : bf16 -> f32
+//
+// so that the gradients of the three parts are put together as bf16, which the products behind them read. Rounding, widening and moving elements
+// commute, so no bit changes. It runs behind gradients, which are rounded where the program's roundings are. It is a function of the program alone.
 #include "compiler/transforms/Passes.h"
 #include "dialects/nn/NN.h"
 
@@ -26,6 +30,33 @@ bool movesElements(Operation *op) { return isa<nn::ReshapeOp, nn::TransposeOp, n
 bool isRounding(Operation *op) {
   auto cast = dyn_cast<nn::CastOp>(op);
   return cast && nn::tensorOf(cast.getX()).getElementType().isF32() && nn::tensorOf(cast.getResult()).getElementType().isBF16();
+}
+
+bool isWidening(Operation *op) {
+  auto cast = dyn_cast_or_null<nn::CastOp>(op);
+  return cast && nn::tensorOf(cast.getX()).getElementType().isBF16() && nn::tensorOf(cast.getResult()).getElementType().isF32() &&
+         !op->hasAttr(nn::kKeepAttr) && !op->hasAttr(nn::kRecomputeAttr);
+}
+
+// What moves widened values moves the narrow ones, and is widened itself.
+void sinkWidenings(Operation *op, OpBuilder &b) {
+  if (!movesElements(op) && !isa<nn::ConcatOp, nn::PadOp>(op))
+    return;
+  if (!llvm::all_of(op->getOperands(), [](Value operand) { return isWidening(operand.getDefiningOp()); }) || op->hasAttr(nn::kKeepAttr) ||
+      op->hasAttr(nn::kRecomputeAttr))
+    return;
+  b.setInsertionPoint(op);
+  for (OpOperand &operand : op->getOpOperands())
+    operand.set(operand.get().getDefiningOp<nn::CastOp>().getX());
+  Value result = op->getResult(0);
+  auto wide = nn::tensorOf(result);
+  result.setType(nn::withElement(wide, b.getBF16Type()));
+  b.setInsertionPointAfter(op);
+  auto cast = nn::CastOp::create(b, op->getLoc(), wide, result);
+  for (StringRef name : {nn::kBackwardAttr, nn::kBlockAttr})
+    if (Attribute attribute = op->getDiscardableAttr(name))
+      cast->setDiscardableAttr(name, attribute);
+  result.replaceAllUsesExcept(cast.getResult(), cast);
 }
 
 // The roundings of all parts of `value`, and the ops that make the parts; false if anything else reads one of them.
@@ -84,6 +115,8 @@ struct HoistRoundings : cinch::impl::HoistRoundingsBase<HoistRoundings> {
     OpBuilder builder(&getContext());
     for (auto function : getOperation().getOps<func::FuncOp>())
       function.walk([&](Block *block) {
+        for (Operation &op : llvm::make_early_inc_range(block->without_terminator()))
+          sinkWidenings(&op, builder);
         SmallVector<Operation *> ops;
         for (Operation &op : block->without_terminator())
           if (!isRounding(&op)) // roundings are erased meanwhile

@@ -54,3 +54,17 @@ func.func @kept(%a: tensor<8x6xf32, #nn.batch<0>>) -> (tensor<8x3xbf16, #nn.batc
   %3 = nn.cast %2 : (tensor<8x3xf32, #nn.batch<0>>) -> tensor<8x3xbf16, #nn.batch<0>>
   return %1, %3 : tensor<8x3xbf16, #nn.batch<0>>, tensor<8x3xbf16, #nn.batch<0>>
 }
+
+// Parts of bf16 that are put together as f32 are put together as bf16. (What is widened and rounded again is dropped where ops are decomposed.)
+// CHECK-LABEL: func.func @together
+// CHECK: %[[C:.*]] = nn.concat %arg0, %arg1 axis 1 : {{.*}} -> tensor<8x6xbf16, #nn.batch<0>>
+// CHECK: %[[T:.*]] = nn.transpose %[[C]] [1, 0] : {{.*}} -> tensor<6x8xbf16, #nn.batch<1>>
+// CHECK: %[[W:.*]] = nn.cast %[[T]] : {{.*}} -> tensor<6x8xf32, #nn.batch<1>>
+// CHECK: return %[[W]]
+func.func @together(%a: tensor<8x3xbf16, #nn.batch<0>>, %b: tensor<8x3xbf16, #nn.batch<0>>) -> tensor<6x8xf32, #nn.batch<1>> {
+  %0 = nn.cast %a : (tensor<8x3xbf16, #nn.batch<0>>) -> tensor<8x3xf32, #nn.batch<0>>
+  %1 = nn.cast %b : (tensor<8x3xbf16, #nn.batch<0>>) -> tensor<8x3xf32, #nn.batch<0>>
+  %2 = nn.concat %0, %1 axis 1 : (tensor<8x3xf32, #nn.batch<0>>, tensor<8x3xf32, #nn.batch<0>>) -> tensor<8x6xf32, #nn.batch<0>>
+  %3 = nn.transpose %2 [1, 0] : (tensor<8x6xf32, #nn.batch<0>>) -> tensor<6x8xf32, #nn.batch<1>>
+  return %3 : tensor<6x8xf32, #nn.batch<1>>
+}
