@@ -13,7 +13,7 @@ std::optional<int64_t> Elaborator::wholeArgument(const Frame &callee, const char
   if (number && *number >= least && *number <= INT32_MAX)
     return number;
   report(Code::E0311, span,
-         std::string("`") + name + "` is a whole number of at least " + std::to_string(least) + ", but this is " +
+         std::string("`") + name + "` is a whole number of at least " + std::to_string(least) + " and at most " + std::to_string(INT32_MAX) + ", but this is " +
              describe(value, dims),
          frame);
   return std::nullopt;

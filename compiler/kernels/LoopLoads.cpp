@@ -67,6 +67,9 @@ void findLoads(LoopPlan &plan) {
   }
 }
 
+// A lane of a vector of f32 holds it, in registers.
+static bool isOfLane(Elem elem) { return bytesOf(elem) == 4 || elem == Elem::BF16; }
+
 // Both ranges are as long as a vector where further dims follow.
 void findTransposition(LoopPlan &plan, int lanes) {
   const LoopSpec &spec = plan.spec;
@@ -76,7 +79,7 @@ void findTransposition(LoopPlan &plan, int lanes) {
   if (plan.teams || plan.hasChain || plan.rowColumns > 0 || spec.addAt.present || anyNode(spec, reducesColumns))
     return;
   for (const LoopStore &store : spec.stores) {
-    if (store.copies != 1 || bytesOf(spec.nodes[store.node].elem) != 4 || store.view.strides.back() != 1)
+    if (store.copies != 1 || !isOfLane(spec.nodes[store.node].elem) || store.view.strides.back() != 1)
       return;
     straight.push_back(&store.view);
   }
@@ -84,7 +87,7 @@ void findTransposition(LoopPlan &plan, int lanes) {
     const LoopNode &node = spec.nodes[n];
     if (!plan.needed[n] || plan.constant[n] || !hasView(node))
       continue;
-    if (node.op != LoopOp::Load || bytesOf(node.elem) != 4 || node.view.strides.back() == 0)
+    if (node.op != LoopOp::Load || !isOfLane(node.elem) || node.view.strides.back() == 0)
       return;
     found.turned[n] = node.view.strides.back() != 1;
     (found.turned[n] ? turned : straight).push_back(&node.view);

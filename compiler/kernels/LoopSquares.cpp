@@ -8,6 +8,7 @@
 #include "compiler/kernels/Transpose.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include <algorithm>
@@ -32,23 +33,28 @@ Value LoopEmitter::placeIn(const View &view, const std::vector<size_t> &dims, Va
 Value LoopEmitter::loadLine(int node, Value at, int64_t count) {
   const LoopNode &n = spec.nodes[node];
   int64_t lanes = plan.transposition.lanes;
-  auto type = VectorType::get({lanes}, valueType(b, n.elem));
+  auto type = VectorType::get({lanes}, storedType(b, n.elem));
   Value memory = buffer(n.view.buffer, n.elem);
   if (count == lanes)
-    return vector::LoadOp::create(b, loc, type, memory, ValueRange{at});
+    return toValue(b, loc, vector::LoadOp::create(b, loc, type, memory, ValueRange{at}), n.elem);
   Value mask = vector::ConstantMaskOp::create(b, loc, VectorType::get({lanes}, b.getI1Type()), b.getDenseI64ArrayAttr({count}));
-  return vector::MaskedLoadOp::create(b, loc, type, memory, ValueRange{at}, mask, emitNumber(b, loc, type, 0));
+  Value none = arith::ConstantOp::create(b, loc, cast<TypedAttr>(b.getZeroAttr(type)));
+  return toValue(b, loc, vector::MaskedLoadOp::create(b, loc, type, memory, ValueRange{at}, mask, none), n.elem);
 }
 
 void LoopEmitter::storeLine(const LoopStore &store, Value at, Value value, int64_t count) {
   int64_t lanes = plan.transposition.lanes;
-  Value memory = buffer(store.view.buffer, spec.nodes[store.node].elem);
+  const Elem elem = spec.nodes[store.node].elem;
+  Value memory = buffer(store.view.buffer, elem);
+  value = toStored(b, loc, value, elem);
   if (count == lanes) {
     vector::StoreOp::create(b, loc, value, memory, ValueRange{at});
-    return;
+  } else if (count == 1 && elem == Elem::BF16) { // LLVM 22 makes a scalar store of the wide type under a mask of lane 0 alone (its issue 179489)
+    memref::StoreOp::create(b, loc, vector::ExtractOp::create(b, loc, value, ArrayRef<int64_t>{0}), memory, ValueRange{at});
+  } else {
+    Value mask = vector::ConstantMaskOp::create(b, loc, VectorType::get({lanes}, b.getI1Type()), b.getDenseI64ArrayAttr({count}));
+    vector::MaskedStoreOp::create(b, loc, memory, ValueRange{at}, mask, value);
   }
-  Value mask = vector::ConstantMaskOp::create(b, loc, VectorType::get({lanes}, b.getI1Type()), b.getDenseI64ArrayAttr({count}));
-  vector::MaskedStoreOp::create(b, loc, memory, ValueRange{at}, mask, value);
 }
 
 // `rows` of the range across, from `row` on, and `columns` of the range along.

@@ -13,7 +13,7 @@
 #include "compiler/transforms/EmitNN.h"
 #include "compiler/transforms/CutUpdates.h"
 #include "compiler/transforms/HoldSums.h"
-#include "compiler/transforms/NarrowAttention.h"
+#include "compiler/transforms/NarrowOperands.h"
 #include "compiler/transforms/NarrowWeights.h"
 #include "compiler/transforms/Passes.h"
 #include "compiler/transforms/ShardValues.h"
@@ -94,7 +94,7 @@ bool Compilation::differentiate() {
     return false;
   if (options.shards == 1)
     programHash = hashOfTraining(*module, program);
-  narrowAttention(*module, options.target.isDevice());
+  narrowOperands(*module, options.target.isDevice());
   PassManager decompose(&context);
   decompose.enableVerifier(false);
   if (options.target.isDevice() && options.workers() == 1) // of several, each has some of the gradients

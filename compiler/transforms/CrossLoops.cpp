@@ -9,6 +9,7 @@
 // reads it, it is computed on the spot. Likewise what all readers of a stack round is stacked as that, and a stack that is rounded beside another
 // one that holds just that is not rounded again. What is computed of one element stays, so no bit changes. It runs behind gradients, and is a
 // function of the program alone.
+#include "compiler/transforms/Hints.h"
 #include "compiler/transforms/Passes.h"
 #include "dialects/nn/NN.h"
 
@@ -99,7 +100,7 @@ nn::ScanOp enter(nn::ScanOp scan, unsigned index) {
   Operation *op = slice.getDefiningOp();
   const int64_t trips = int64_t(scan.getTrips());
   if (!op || !op->hasTrait<OpTrait::Elementwise>() || op->getNumResults() != 1 || !slice.hasOneUse() || op->getBlock() != scan->getBlock() ||
-      nn::tensorOf(slice).getDimSize(0) != trips || op->hasAttr(nn::kKeepAttr) || op->hasAttr(nn::kRecomputeAttr) || !isReadOnTheSpot(scan.part(index)))
+      nn::tensorOf(slice).getDimSize(0) != trips || hasHint(op) || !isReadOnTheSpot(scan.part(index)))
     return {};
   SmallVector<Part> parts(op->getNumOperands());
   llvm::SmallSetVector<Value, 4> sliced, read;
@@ -160,9 +161,6 @@ nn::ScanOp enter(nn::ScanOp scan, unsigned index) {
 
 // ---- Out of the trips -------------------------------------------------------------------------------------------------
 
-// Is the rounding itself all that is said of it, beside where it stands?
-bool isPlain(Operation *rounding) { return !rounding->hasAttr(nn::kKeepAttr) && !rounding->hasAttr(nn::kRecomputeAttr); }
-
 // Readers that round a stack read one that holds what is rounded, if the loop has it.
 void readRounded(nn::ScanOp scan) {
   Operation *yield = scan.yield();
@@ -174,7 +172,7 @@ void readRounded(nn::ScanOp scan) {
       if (yield->getOperand(j) != rounding.getX())
         continue;
       for (Operation *user : llvm::make_early_inc_range(scan.getResult(j).getUsers()))
-        if (isRounding(user) && isPlain(user)) {
+        if (isRounding(user) && !hasHint(user)) {
           user->getResult(0).replaceAllUsesWith(scan.getResult(i));
           user->erase();
         }
@@ -189,7 +187,7 @@ nn::ScanOp roundStacks(nn::ScanOp scan) {
   Operation *yield = scan.yield();
   for (unsigned i = scan.carriedCount(); i < results.size(); ++i) {
     Value result = scan.getResult(i);
-    if (result.use_empty() || !llvm::all_of(result.getUsers(), [](Operation *user) { return isRounding(user) && isPlain(user); }))
+    if (result.use_empty() || !llvm::all_of(result.getUsers(), [](Operation *user) { return isRounding(user) && !hasHint(user); }))
       continue;
     Operation *first = *result.getUsers().begin();
     OpBuilder b(yield);

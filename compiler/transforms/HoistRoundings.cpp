@@ -11,6 +11,7 @@
 //
 // so that the gradients of the three parts are put together as bf16, which the products behind them read. Rounding, widening and moving elements
 // commute, so no bit changes. It runs behind gradients, which are rounded where the program's roundings are. It is a function of the program alone.
+#include "compiler/transforms/Hints.h"
 #include "compiler/transforms/Passes.h"
 #include "dialects/nn/NN.h"
 
@@ -34,16 +35,14 @@ bool isRounding(Operation *op) {
 
 bool isWidening(Operation *op) {
   auto cast = dyn_cast_or_null<nn::CastOp>(op);
-  return cast && nn::tensorOf(cast.getX()).getElementType().isBF16() && nn::tensorOf(cast.getResult()).getElementType().isF32() &&
-         !op->hasAttr(nn::kKeepAttr) && !op->hasAttr(nn::kRecomputeAttr);
+  return cast && nn::tensorOf(cast.getX()).getElementType().isBF16() && nn::tensorOf(cast.getResult()).getElementType().isF32() && !hasHint(op);
 }
 
 // What moves widened values moves the narrow ones, and is widened itself.
 void sinkWidenings(Operation *op, OpBuilder &b) {
   if (!movesElements(op) && !isa<nn::ConcatOp, nn::PadOp>(op))
     return;
-  if (!llvm::all_of(op->getOperands(), [](Value operand) { return isWidening(operand.getDefiningOp()); }) || op->hasAttr(nn::kKeepAttr) ||
-      op->hasAttr(nn::kRecomputeAttr))
+  if (!llvm::all_of(op->getOperands(), [](Value operand) { return isWidening(operand.getDefiningOp()); }) || hasHint(op))
     return;
   b.setInsertionPoint(op);
   for (OpOperand &operand : op->getOpOperands())

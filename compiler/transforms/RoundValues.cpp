@@ -1,5 +1,6 @@
 // RoundValues.cpp: `precision bf16`: where values are rounded is decided here, once, before gradients are made. What is stored later
 // has no say in it: a value of type bf16 is rounded, wherever it lies.
+#include "compiler/transforms/Hints.h"
 #include "compiler/transforms/Passes.h"
 #include "dialects/nn/NN.h"
 #include "dialects/nn/Reversible.h"
@@ -63,7 +64,7 @@ private:
   void define(Operation *op) {
     Operation *made = rounded(op->getResult(0)).getDefiningOp();
     replaced.insert(op->getResult(0));
-    for (StringRef hint : {nn::kKeepAttr, nn::kRecomputeAttr, nn::kStageAttr, nn::kBlockEndAttr})
+    for (StringRef hint : kHints)
       if (Attribute attribute = op->getDiscardableAttr(hint)) {
         op->removeDiscardableAttr(hint);
         made->setDiscardableAttr(hint, attribute);

@@ -13,6 +13,7 @@
 // What lies between the split and that work (a cast, the square of a difference) is done on the whole axis with it, and only then.
 //
 // It runs behind gradients and sums over parts of the axis are as before, so no bit changes. It is a function of the program alone.
+#include "compiler/transforms/Hints.h"
 #include "compiler/transforms/Passes.h"
 #include "compiler/transforms/Sink.h"
 #include "dialects/nn/NN.h"
@@ -102,7 +103,8 @@ private:
 
   // A split that is undone is none.
   void visitReshape(nn::ReshapeOp op) {
-    if (auto found = splits.find(op.getX()); found != splits.end() && found->second.whole && op.getType() == found->second.whole.getType())
+    if (auto found = splits.find(op.getX()); found != splits.end() && found->second.whole && op.getType() == found->second.whole.getType() &&
+        moveHints(op, found->second.whole.getDefiningOp()))
       return op.getResult().replaceAllUsesWith(found->second.whole);
     if (auto split = splitOf(op))
       splits[op.getResult()] = *split;

@@ -43,6 +43,24 @@ func.func @between(%y: tensor<8x64x12xbf16, #nn.batch<0>>, %m: tensor<8x4xf32, #
   return %6, %3 : tensor<8x64x12xf32, #nn.batch<0>>, tensor<8x64x4x3xf32, #nn.batch<0>>
 }
 
+// A split that is undone is none; what was said of the value is said of the op that computes it. Where that has a hint of its own, all stays.
+// CHECK-LABEL: func.func @hints
+// CHECK: %[[D:.*]] = nn.sub {{.*}} {nn.ends_stage = array<i64: 0, 3>} : tensor<8x64x12xf32, #nn.batch<0>>
+// CHECK: %[[K:.*]] = nn.add {{.*}} {nn.keep} : tensor<8x64x12xf32, #nn.batch<0>>
+// CHECK: %[[S:.*]] = nn.reshape %[[K]]
+// CHECK: %[[U:.*]] = nn.reshape %[[S]] {nn.ends_stage = array<i64: 1, 3>}
+// CHECK: return %[[D]], %[[U]]
+func.func @hints(%y: tensor<8x64x12xf32, #nn.batch<0>>, %m: tensor<8x4xf32, #nn.batch<0>>)
+    -> (tensor<8x64x12xf32, #nn.batch<0>>, tensor<8x64x12xf32, #nn.batch<0>>) {
+  %0 = nn.reshape %y : (tensor<8x64x12xf32, #nn.batch<0>>) -> tensor<8x64x4x3xf32, #nn.batch<0>>
+  %1 = nn.broadcast %m [0, 2] : (tensor<8x4xf32, #nn.batch<0>>) -> tensor<8x64x4x3xf32, #nn.batch<0>>
+  %2 = nn.sub %0, %1 : tensor<8x64x4x3xf32, #nn.batch<0>>
+  %3 = nn.reshape %2 {nn.ends_stage = array<i64: 0, 3>} : (tensor<8x64x4x3xf32, #nn.batch<0>>) -> tensor<8x64x12xf32, #nn.batch<0>>
+  %4 = nn.add %0, %1 {nn.keep} : tensor<8x64x4x3xf32, #nn.batch<0>>
+  %5 = nn.reshape %4 {nn.ends_stage = array<i64: 1, 3>} : (tensor<8x64x4x3xf32, #nn.batch<0>>) -> tensor<8x64x12xf32, #nn.batch<0>>
+  return %3, %5 : tensor<8x64x12xf32, #nn.batch<0>>, tensor<8x64x12xf32, #nn.batch<0>>
+}
+
 // Repeated along the second part of two split axes, and a constant; what has no batch axis gets none before it is repeated for the examples.
 // CHECK-LABEL: func.func @two
 // CHECK: nn.broadcast %arg1 [1, 3] : (tensor<2x5xf32>) -> tensor<3x2x4x5xf32>

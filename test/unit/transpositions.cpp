@@ -1,9 +1,10 @@
 // LINK: kernel_harness
 //
 // Copies that exchange dims, alone and with a sum of them and of what lies in the order of the result beside them, against plain loops: any
-// order of three dims, sizes around the length of a vector, an axis that is left out or walked backwards, 4-byte elements of both kinds,
-// 1 to 3 threads, every CPU kind this machine can run.
+// order of three dims, sizes around the length of a vector, an axis that is left out or walked backwards, 4-byte elements of both kinds and bf16,
+// also rounded or widened on the way, 1 to 3 threads, every CPU kind this machine can run.
 //   transpositions [SEED [COUNT]]
+#include "compiler/kernels/HostOps.h"
 #include "compiler/kernels/LoopPlan.h"
 #include "compiler/target/Object.h"
 #include "test/kernels/KernelHarness.h"
@@ -27,7 +28,29 @@ struct Copy {
   int64_t source, target; // elements
   // The copy is added to buffer 2, in place, and twice the copy goes to buffer 3.
   bool sums = false;
+  Elem from() const { return spec.nodes[0].elem; }
+  Elem to() const { return spec.nodes[size_t(spec.stores[0].node)].elem; }
 };
+
+// The number that lies at `at`, as the f32 that it stands for.
+float read(const char *memory, Elem elem, int64_t at) {
+  uint32_t bits = 0;
+  if (elem == Elem::BF16)
+    std::memcpy(reinterpret_cast<char *>(&bits) + 2, memory + 2 * at, 2);
+  else
+    std::memcpy(&bits, memory + 4 * at, 4);
+  float x;
+  std::memcpy(&x, &bits, 4);
+  return x;
+}
+void write(char *memory, Elem elem, int64_t at, float x) {
+  if (elem == Elem::BF16) {
+    x = host::roundedToBF16(x);
+    std::memcpy(memory + 2 * at, reinterpret_cast<char *>(&x) + 2, 2);
+  } else {
+    std::memcpy(memory + 4 * at, &x, 4);
+  }
+}
 
 int32_t plus(Elem elem, int32_t x, int32_t y) {
   if (elem == Elem::I32)
@@ -84,6 +107,20 @@ Copy copyOf(Random &random) {
     copy.spec.stores.push_back({2, beside.view});
     copy.spec.stores.push_back({3, beside.view});
     copy.spec.stores.back().view.buffer = 3;
+  } else if (int64_t kind = load.elem == Elem::F32 ? below(random, 5) : 0; kind < 3 && load.elem == Elem::F32) {
+    const bool narrowFrom = kind > 0, narrowTo = kind < 2; // rounded, moved as bf16, widened
+    LoopNode &from = copy.spec.nodes[0], cast = from;
+    from.elem = from.view.elem = narrowFrom ? Elem::BF16 : Elem::F32;
+    copy.spec.stores[0].view.elem = narrowTo ? Elem::BF16 : Elem::F32;
+    if (narrowFrom != narrowTo) {
+      cast = LoopNode();
+      cast.op = LoopOp::Cast;
+      cast.level = Level::Full;
+      cast.elem = copy.spec.stores[0].view.elem;
+      cast.args = {0};
+      copy.spec.nodes.push_back(cast);
+      copy.spec.stores[0].node = 1;
+    }
   }
   return copy;
 }
@@ -114,7 +151,10 @@ void runAll(const std::string &cpu, uint64_t seed, int64_t count) {
       int64_t perThread = scratchBytesPerThread(copy.spec, target);
       arena.add(std::max<int64_t>(64, perThread * threads));
       for (int64_t at = 0; at < copy.source; ++at)
-        arena.at<int32_t>(0)[at] = int32_t(at + 7);
+        if (copy.from() == Elem::BF16 || copy.to() == Elem::BF16)
+          write(arena.at<char>(0), copy.from(), at, float(at + 7) * 1.0039f);
+        else
+          arena.at<int32_t>(0)[at] = int32_t(at + 7);
       std::vector<std::vector<int32_t>> expected;
       for (int i = 1; i <= (copy.sums ? 3 : 1); ++i) {
         for (int64_t at = 0; at < copy.target; ++at)
@@ -128,6 +168,10 @@ void runAll(const std::string &cpu, uint64_t seed, int64_t count) {
               auto at = [&](const View &view) {
                 return view.offset + a * view.strides[0] + b * view.strides[1] + c * view.strides[2] + d * view.strides[3];
               };
+              if (copy.from() == Elem::BF16 || copy.to() == Elem::BF16) {
+                write(reinterpret_cast<char *>(expected[0].data()), copy.to(), at(to), read(arena.at<char>(0), copy.from(), at(from)));
+                continue;
+              }
               int32_t value = expected[0][at(to)] = arena.at<int32_t>(0)[at(from)];
               if (copy.sums) {
                 expected[1][at(to)] = plus(from.elem, expected[1][at(to)], value);
@@ -148,7 +192,7 @@ void runAll(const std::string &cpu, uint64_t seed, int64_t count) {
 
 int main(int argc, char **argv) {
   uint64_t seed = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
-  int64_t count = argc > 2 ? std::strtoll(argv[2], nullptr, 10) : 60;
+  int64_t count = argc > 2 ? std::strtoll(argv[2], nullptr, 10) : 90;
   for (const std::string &cpu : test::runnableCpus())
     runAll(cpu, seed, count);
   return tally();

@@ -1,4 +1,4 @@
-// NarrowAttention.cpp: attention reads bf16 values as they lie.
+// NarrowOperands.cpp: attention and convolutions read bf16 values as they lie.
 //
 //     %w = nn.cast %q : bf16 -> f32 ..                 %o = nn.attend %q, ..           : bf16 -> f32
 //     %o = nn.attend %w, .. : f32 -> f32         ->
@@ -9,7 +9,12 @@
 // widens it. So would their gradients on a GPU, which are rounded before anybody else reads them. A CPU's kernel adds to the gradients where they
 // lie, and f32 is what it adds in. o stays f32: its gradient is summed with it, and the sum is subtracted from numbers near it. All this is decided
 // by the op alone, never by a plan.
-#include "compiler/transforms/NarrowAttention.h"
+//
+// A filter lies in the order of PyTorch, and convolutions read a copy in another one. Those of bf16 round what they read, so the copy is rounded:
+//
+//     %c = nn.transpose %w                             %c = nn.transpose %w ; %n = nn.cast %c : f32 -> bf16
+//     %y = nn.conv output %x, %c : bf16, f32    ->     %y = nn.conv output %x, %n : bf16, bf16
+#include "compiler/transforms/NarrowOperands.h"
 #include "compiler/kernels/Device.h"
 #include "dialects/nn/NN.h"
 
@@ -70,7 +75,7 @@ void giveNarrow(Value result) {
 
 } // namespace
 
-void narrowAttention(ModuleOp module, bool isDevice) {
+static void narrowAttention(ModuleOp module, bool isDevice) {
   SmallVector<Operation *> ops;
   module.walk([&](Operation *op) {
     if (isa<nn::AttendOp, nn::AttendGradOp>(op))
@@ -90,6 +95,30 @@ void narrowAttention(ModuleOp module, bool isDevice) {
     for (unsigned i = 0; isDevice && grad && i < 3; ++i)
       giveNarrow(op->getResult(i));
   }
+}
+
+// Filters that convolutions of bf16 alone read, from a copy.
+static void narrowFilters(ModuleOp module) {
+  SmallVector<nn::TransposeOp> filters;
+  module.walk([&](nn::TransposeOp op) {
+    auto reads = [](Operation *user) {
+      return isa<nn::ConvOp>(user) && llvm::any_of(user->getOperands(), [](Value value) { return nn::tensorOf(value).getElementType().isBF16(); });
+    };
+    Value copy = op.getResult();
+    if (!nn::hasBatch(copy) && nn::tensorOf(copy).getElementType().isF32() && !copy.use_empty() && llvm::all_of(copy.getUsers(), reads))
+      filters.push_back(op);
+  });
+  for (nn::TransposeOp op : filters) {
+    OpBuilder builder(op);
+    builder.setInsertionPointAfter(op);
+    Value narrow = castLike(op, builder, op.getResult(), builder.getBF16Type());
+    op.getResult().replaceAllUsesExcept(narrow, narrow.getDefiningOp());
+  }
+}
+
+void narrowOperands(ModuleOp module, bool isDevice) {
+  narrowAttention(module, isDevice);
+  narrowFilters(module);
 }
 
 } // namespace cinch
