@@ -464,10 +464,11 @@ void setEarlierRunAside() {
     any |= aside != Aside::Nothing;
     replaced |= aside == Aside::Replaced;
   });
+  const char *lost = replaced ? "; the *.previous of the run before that one are gone" : "";
   if (any && !run.options.quiet)
-    say("what an earlier run left in %s was renamed to *.previous", run.options.out);
-  if (replaced)
-    warn("the *.previous of the run before that one were removed from %s", run.options.out);
+    say("what an earlier run left in %s was renamed to *.previous%s", run.options.out, lost);
+  else if (replaced)
+    warn("what an earlier run left in %s was renamed to *.previous%s", run.options.out, lost);
 }
 
 namespace {

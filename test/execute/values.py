@@ -197,6 +197,11 @@ def resuming(data):
         said, _ = run(name, "--resume", code=3)
         verdicts.expect(all(word in said for word in words) and "--init " in said, "%s: %s" % (name, said))
 
+    spare = lambda words: programs.compiled(programs.source("spare", program("0.1").replace("momentum = 0.9", "decay = 0.1" + words)), "spare")
+    run(spare(""), "--steps", 5)
+    said, _ = run(spare(' except "fc.bias"'), "--resume", code=3)
+    verdicts.expect("decay.except: none in the checkpoint, fc.bias here" in said, said)
+
     # A csv log with other columns is not gone on with.
     logged = programs.compiled(programs.source("logged", program("0.1", "every 2 log(csv)")), "logged")
     run(logged, "--steps", 5)

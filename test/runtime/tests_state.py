@@ -406,7 +406,7 @@ def test_init_file(t):
     t.check(code == 0 and not err and content(t.path("c", "final.safetensors")) == final, "--init from another file under --out", out + err)
     t.refused(2, ["c/final.safetensors.previous"], program, "--data", data, "--out", "c", "--init", "c/final.safetensors.previous")
     code, out, err = t.call(program, "--data", data, "--out", "c", "--steps", 0, "--quiet")
-    t.check(code == 0 and "*.previous of the run before that one were removed from c" in err, "what is removed for good is said", out + err)
+    t.check(code == 0 and "earlier run left in c was renamed to *.previous; the *.previous of the run before that one are gone" in err, "what is removed for good is said", out + err)
     t.call(program, "--data", data, "--out", "e", "--steps", 2)
     code, out, err = t.call(program, "--data", data, "--out", "e", "--steps", 3, "--resume", "--init", t.path("nothing"))
     t.check(code == 0 and "--init " + t.path("nothing") + " is not used" in err, "--init beside a checkpoint", out + err)
