@@ -229,9 +229,11 @@ static int writeLibrary(const CommandLine &line, const Program &program, Compila
     return path.str().str();
   };
   std::string archive = in("lib" + name + ".a"), shared = in("lib" + name + ".so"), header = in(name + ".h");
+  beginsToWrite(archive);
   std::string where = archive, error = target::writeStaticLibrary(object, compilation.kernelObjects, runtime, archive);
   if (error.empty()) {
     where = shared;
+    beginsToWrite(shared + ".tmp");
     error = target::linkSharedLibrary(objects, runtime, shared);
   }
   if (!error.empty()) {
@@ -279,6 +281,7 @@ public:
     kernelsPath = temporaryFile("a", kernelsRemover);
     if (kernelsPath.empty())
       return 5;
+    beginsToWrite(kernelsPath);
     std::string problem = target::writeArchive(compilation.kernelObjects, kernelsPath);
     if (problem.empty())
       return 0;
@@ -300,6 +303,7 @@ static int linkProduct(const CommandLine &line, const Program &program, Compilat
     return status;
   if (line.emit == "lib")
     return writeLibrary(line, program, compilation, object, input.objects(), runtimeArchive(self));
+  beginsToWrite(line.output + ".tmp");
   std::string error = target::linkExecutable(input.objects(), runtimeArchive(self), line.output,
                                              [&](int64_t bytes) { return (missing = compilation.outgrownBy(bytes)) <= 0; },
                                              linkingOf(options));
