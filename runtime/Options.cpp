@@ -350,7 +350,7 @@ void readOptions(Options &options, const Meta &meta, int argc, char **argv) {
       fail(kUsage, "%s has no meaning for `%s`%s", name, commands[int(options.command)].name,
            command == kTrain && strcmp(name, "--seed") == 0 ? "; the seed of a training is given with --set seed=N" : "");
     if (found->need != kNothing && strcmp(name, "--set") != 0 && given[found - flags])
-      fail(kUsage, "%s is given twice; one is taken", name);
+      fail(kUsage, "%s is given twice; give it once", name);
     given[found - flags] = true;
     if (found->need == kNothing) {
       if (equals)
