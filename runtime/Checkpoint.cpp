@@ -7,6 +7,7 @@
 #include "runtime/Run.h"
 #include "runtime/TensorFile.h"
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -422,18 +423,82 @@ void writeFinal() {
     fail(kResources, "the final parameters could not be written to %s: %s", path.text, strerror(errno));
 }
 
-void setEarlierRunAside() {
+// What a new run moves out of its way: files and folders under OUT.
+template <class Visit> static void visitEarlierRun(Visit visit) {
   const char *names[] = {"final.safetensors", "log.csv", "log.jsonl", "log.html", "tensorboard"};
   Path path;
-  bool any = false;
   for (const char *name : names) {
     joinPath(path, run.options.out, name);
-    any |= setAside(path.text);
+    visit(path.text);
   }
   for (int64_t i = 0; i < folders.size; ++i)
-    any |= setAside(folders[i].text);
+    visit(folders[i].text);
+}
+
+// Whether `file` is `place` or lies in it, behind links.
+static bool liesIn(const char *file, const char *place) {
+  char whole[PATH_MAX], outer[PATH_MAX];
+  if (!realpath(file, whole) || !realpath(place, outer))
+    return false;
+  size_t size = strlen(outer);
+  return strncmp(whole, outer, size) == 0 && (whole[size] == 0 || whole[size] == '/');
+}
+
+void keepInitFile(const char *file) {
+  visitEarlierRun([&](const char *path) {
+    Path previous;
+    joinPath(previous, "", path);
+    strcat(previous.text, ".previous");
+    if (liesIn(file, path) || (exists(path) && liesIn(file, previous.text)))
+      fail(kUsage,
+           "the parameters of %s would be lost: this run moves what an earlier one left under %s out of its way, and the run behind it removes "
+           "that; copy the file to another folder, or choose another folder with --out",
+           file, run.options.out);
+  });
+}
+
+void setEarlierRunAside() {
+  bool any = false, replaced = false;
+  visitEarlierRun([&](const char *path) {
+    const Aside aside = setAside(path);
+    any |= aside != Aside::Nothing;
+    replaced |= aside == Aside::Replaced;
+  });
+  const char *lost = replaced ? "; the *.previous of the run before that one are gone" : "";
   if (any && !run.options.quiet)
-    say("what an earlier run left in %s was renamed to *.previous", run.options.out);
+    say("what an earlier run left in %s was renamed to *.previous%s", run.options.out, lost);
+  else if (replaced)
+    warn("what an earlier run left in %s was renamed to *.previous%s", run.options.out, lost);
+}
+
+namespace {
+struct Elsewhere {
+  const char *folder;
+  Path found; // the first folder in it that holds checkpoints
+};
+} // namespace
+
+static void findSteps(void *closure, const char *name) { *static_cast<bool *>(closure) |= stepOfName(name) >= 0; }
+
+static void findFolder(void *closure, const char *name) {
+  Elsewhere &elsewhere = *static_cast<Elsewhere *>(closure);
+  Path path;
+  bool holds = false;
+  joinPath(path, elsewhere.folder, name);
+  if (!elsewhere.found.text[0] && listFolder(path.text, findSteps, &holds) && holds)
+    elsewhere.found = path;
+}
+
+void sayNoCheckpoint() {
+  Text looked;
+  for (int64_t i = 0; i < folders.size; ++i)
+    looked.add("%s%s", i ? " or " : "", folders[i].text);
+  Elsewhere elsewhere = {run.options.out, {}};
+  listFolder(run.options.out, findFolder, &elsewhere);
+  say("there is no checkpoint in %s to resume from: starting afresh", looked.data);
+  if (elsewhere.found.text[0])
+    say("%s holds checkpoints, but the program does not keep its own there; renamed to %s, they can be resumed from", elsewhere.found.text,
+        folders[0].text);
 }
 
 } // namespace cinch::rt

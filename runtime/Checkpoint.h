@@ -39,6 +39,10 @@ struct TensorList &allTensors(); // and the state of the optimizer behind them
 void writeFinal();
 // What an earlier run left under OUT is moved to `.previous`.
 void setEarlierRunAside();
+// Leaves with kUsage if setEarlierRunAside would move `file` or remove it: the run after this one could no longer start from it.
+void keepInitFile(const char *file);
+// That --resume found none: where it looked, and where others lie.
+void sayNoCheckpoint();
 
 } // namespace cinch::rt
 #endif

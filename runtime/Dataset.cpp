@@ -5,6 +5,7 @@
 #include "runtime/Output.h"
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 namespace cinch::rt {
 
@@ -33,8 +34,12 @@ void openDataFile(FieldFile &file, const char *folder, const char *name, const D
   for (const char *ending : endings)
     if (missing && length + strlen(ending) < sizeof other.text && exists(strcpy(other.text + length, ending) - length))
       fail(kData, "data `%s`: cannot open %s: %s; write \"%s%s\" in the program, which is there", spec.name, file.path.text, why, name, ending);
+  char here[1024];
+  Text from; // of --data-file
+  if (spec.folder && name[0] != '/' && getcwd(here, sizeof here))
+    from.add(" (looked for from the current folder, %s)", here);
   fail(kData, "data `%s`: cannot open %s: %s%s", spec.name, file.path.text, why,
-       missing ? " (--data names the folder of the data files)" : "");
+       missing ? " (--data names the folder of the data files)" : from.data);
 }
 
 // The axes of one example, those of size 1 left out; of the shape in a file from axis 1 on.

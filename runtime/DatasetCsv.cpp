@@ -144,9 +144,12 @@ void findColumns(Columns &columns, const DatasetSpec &spec, const FieldSpec &fie
     columns.values[i] = Wanted();
   CsvReader reader(file, spec.separator[0]);
   Text names;
+  bool number = false; // one of them: names of columns are words
   for (int64_t column = 0; column < columns.columns; ++column) {
-    char name[32];
+    char name[32], *end;
     reader.next();
+    (void)strtod(reader.text, &end);
+    number |= end != reader.text && !*end;
     snprintf(name, sizeof name, "%lld", (long long)column);
     assign(columns, field, file, column, spec.csvHeader ? reader.text : name);
     names.add("%s%s", column ? ", " : "", reader.text);
@@ -158,8 +161,9 @@ void findColumns(Columns &columns, const DatasetSpec &spec, const FieldSpec &fie
         fail(kData, "%s: its cells are not separated by `%c`; for this file write csv(\"..\", separator = \"%s\")", file.path.text, spec.separator[0],
              *other == '\t' ? "\\t" : *other == ';' ? ";" : *other == ',' ? "," : "|");
       if (spec.csvHeader)
-        fail(kData, "%s: field `%s` takes the column `%s`, but the file has %s", file.path.text, field.name,
-             field.from[value], names.data);
+        fail(kData, "%s: field `%s` takes the column `%s`, but the file has %s%s", file.path.text, field.name, field.from[value], names.data,
+             number ? "; if this is a row of values, write header = false in csv(..), and the numbers of the columns behind `from`: \"0\", \"1\", .."
+                    : "");
       fail(kData, "%s: field `%s` takes column %s, but a row has %lld", file.path.text, field.name, field.from[value],
            (long long)columns.columns);
     }

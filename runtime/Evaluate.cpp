@@ -45,8 +45,8 @@ int64_t evalValueCount() {
   return count;
 }
 
-static double valueAt(const EntryValue &value, int64_t i) {
-  const char *at = arenaAt(value.offset);
+static double valueAt(const EntryValue &value, int64_t offset, int64_t i) {
+  const char *at = arenaAt(offset);
   switch (value.elem) {
   case Elem::F64: return reinterpret_cast<const double *>(at)[i];
   case Elem::F32: return double(reinterpret_cast<const float *>(at)[i]);
@@ -62,7 +62,7 @@ void readMetrics(const Entry &eval, double *values) {
     fromDevice(scalar.offset, scalar.shape.count() * bytesOf(scalar.elem));
   for (const EntryValue &scalar : eval.scalars)
     for (int64_t i = 0; i < scalar.shape.count(); ++i)
-      *values++ = valueAt(scalar, i);
+      *values++ = valueAt(scalar, scalar.offset, i);
 }
 
 void evaluate(int dataset, int64_t batches, double *values) {
@@ -128,7 +128,15 @@ void takeDataFile(int dataset, const Entry &entry) {
 
 // Standard output in pieces: a metric may have any number of values.
 namespace {
+// As people read it: JSON has no numbers that are not finite.
+const char *textOf(char (&buffer)[40], double value, bool single) {
+  if (__builtin_isfinite(value))
+    return exact(buffer, value, single);
+  return value != value ? "nan" : value > 0 ? "inf" : "-inf";
+}
+
 struct LongLine {
+  bool json;
   Text text;
   void flush() {
     (void)writeAll(1, text.data, text.size);
@@ -136,7 +144,8 @@ struct LongLine {
   }
   void number(double value, bool single) {
     char number[40];
-    text.add("%s", __builtin_isfinite(value) ? exact(number, value, single) : "null");
+    const char *written = textOf(number, value, single);
+    text.add("%s", json && !__builtin_isfinite(value) ? "null" : written);
     if (text.size > 3000)
       flush();
   }
@@ -169,7 +178,7 @@ void evalCommand() {
   loadParameters();
   double *values = allocateArray<double>(evalValueCount());
   evaluate(dataset, run.options.batches, values);
-  LongLine line;
+  LongLine line = {false, {}};
   const double *at = values;
   if (!run.options.quiet) {
     line.text.add("%s: %lld examples\n", run.meta.datasets[dataset].name, (long long)run.examples);
@@ -180,6 +189,7 @@ void evalCommand() {
     }
   }
   at = values;
+  line.json = true;
   line.text.add("{\"data\":\"%s\",\"examples\":%lld", run.meta.datasets[dataset].name, (long long)run.examples);
   for (const EntryValue &scalar : eval->scalars) {
     line.text.add(",\"%s\":", scalar.name);
@@ -193,6 +203,13 @@ void evalCommand() {
 // -------------------------------------------------------------------------------------------------------------------
 
 static AtomicFile *resultFiles;
+
+// Numbers of a result that are not finite: how many, and the first one.
+struct NotFinite {
+  int64_t count = 0, example = 0;
+  double first = 0;
+};
+static NotFinite *notFinite; // one a result
 
 [[noreturn]] static void resultFailed(AtomicFile &file) {
   int error = errno;
@@ -241,6 +258,9 @@ void writeResults(const Entry &entry, int64_t index) {
         memcpy(static_cast<char *>(run.givenResults[i]) + first * rowBytes, arenaAt(at), size_t(rows * rowBytes));
       continue;
     }
+    for (int64_t k = 0; k < rows * result.shape.count(); ++k)
+      if (double value = valueAt(result, at, k); !__builtin_isfinite(value) && notFinite[i].count++ == 0)
+        notFinite[i].example = first + k / result.shape.count(), notFinite[i].first = value;
     if (!writeAll(resultFiles[i].fd, arenaAt(at), size_t(rows * rowBytes)))
       resultFailed(resultFiles[i]);
   }
@@ -263,6 +283,9 @@ void predictCommand() {
   if (!makeFolders(folder.text))
     fail(kResources, "cannot make the folder %s: %s", folder.text, strerror(errno));
   resultFiles = allocateArray<AtomicFile>(predict->results.size);
+  notFinite = allocateArray<NotFinite>(predict->results.size);
+  for (int64_t i = 0; i < predict->results.size; ++i)
+    notFinite[i] = NotFinite();
   for (int64_t i = 0; i < predict->results.size; ++i)
     beginResult(i, predict->results[i], folder.text);
   callWorkers(EntryCall::Predict, microbatches);
@@ -272,6 +295,11 @@ void predictCommand() {
     if (!run.options.quiet)
       say("%s: %lld examples of shape %s", resultFiles[i].path.text, (long long)run.examples,
           describe(predict->results[i].shape).text);
+    char number[40];
+    if (notFinite[i].count)
+      warn("predict %s: %lld of %lld numbers are not finite; the first is %s, of example %lld (counted from 0)", predict->results[i].name,
+           (long long)notFinite[i].count, (long long)(run.examples * predict->results[i].shape.count()), textOf(number, notFinite[i].first, false),
+           (long long)notFinite[i].example);
   }
 }
 

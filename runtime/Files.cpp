@@ -128,20 +128,21 @@ static void removeIn(void *closure, const char *name) {
   unlink(path.text);
 }
 
-bool setAside(const char *path) {
+Aside setAside(const char *path) {
   if (!exists(path))
-    return false;
+    return Aside::Nothing;
   Path previous;
   joinPath(previous, "", path);
   strcat(previous.text, ".previous");
   struct stat status;
-  if (stat(previous.text, &status) == 0 && S_ISDIR(status.st_mode)) {
+  const bool replaces = stat(previous.text, &status) == 0;
+  if (replaces && S_ISDIR(status.st_mode)) {
     listFolder(previous.text, removeIn, previous.text);
     rmdir(previous.text);
   }
   if (rename(path, previous.text) != 0)
     fail(kResources, "cannot move %s out of the way to %s: %s", path, previous.text, strerror(errno));
-  return true;
+  return replaces ? Aside::Replaced : Aside::Renamed;
 }
 
 bool beginFile(AtomicFile &file, const char *path) {

@@ -25,9 +25,9 @@ void joinPath(Path &result, const char *folder, const char *name);
 bool makeFolders(const char *path);
 bool exists(const char *path);
 bool syncFolderOf(const char *path);
-// Moves `path` to `path.previous`, replacing what an earlier run left there (a folder with the files in it). False:
-// nothing was there.
-bool setAside(const char *path);
+enum class Aside { Nothing, Renamed, Replaced };
+// Moves `path` to `path.previous`, replacing what an earlier run left there (a folder with the files in it). Nothing: `path` was not there.
+Aside setAside(const char *path);
 
 // A file that appears under its name only when it is complete: temporary name, write, fsync, rename, fsync of the
 // folder.

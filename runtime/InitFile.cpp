@@ -102,7 +102,7 @@ void load(const char *path, const Taking &taking) {
 
 } // namespace
 
-bool loadInitFile() {
+const char *loadInitFile() {
   const Meta &meta = run.meta;
   const Options &options = run.options;
   Taking taking;
@@ -114,12 +114,12 @@ bool loadInitFile() {
     taking.names = mapNamed(options.names);
   if (options.init) {
     load(options.init, taking);
-    return true;
+    return options.init;
   }
   if (!meta.initFile) {
     if (options.partial)
       fail(kUsage, "--partial says how the file of --init is read; name one");
-    return false;
+    return nullptr;
   }
   if (meta.initNames >= 0)
     taking.names = &meta.names[meta.initNames];
@@ -128,7 +128,7 @@ bool loadInitFile() {
   load(path.text, taking);
   if (!options.quiet)
     say("parameters from %s", path.text);
-  return true;
+  return copyText(path.text, strlen(path.text));
 }
 
 void loadParameterFile(const char *path) {

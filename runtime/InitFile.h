@@ -5,8 +5,8 @@
 namespace cinch::rt {
 
 // Brings the parameters of --init FILE or, without it, of `init` of the program into the arena, through --names and with
-// --partial as they say; false: neither is given. Leaves with kData if the file does not fit, kUsage if the flags do not.
-bool loadInitFile();
+// --partial as they say. Gives the file's path; null: neither is given. Leaves with kData if the file does not fit, kUsage if the flags do not.
+const char *loadInitFile();
 
 // The parameters of a file that this program has written itself; leaves with kData if it does not fit.
 void loadParameterFile(const char *path);

@@ -92,7 +92,7 @@ static int openLog(const char *name, int64_t lastStep, int kind) {
     complain(path.text);
     return -1;
   }
-  if (kind == kCsv && status.st_size > 0 && !sameColumns(fd, status.st_size) && setAside(path.text)) {
+  if (kind == kCsv && status.st_size > 0 && !sameColumns(fd, status.st_size) && setAside(path.text) != Aside::Nothing) {
     say("%s has other columns: it is kept as %s.previous, and a new one begins", path.text, path.text);
     close(fd);
     return openLog(name, lastStep, kind);

@@ -327,6 +327,7 @@ void readOptions(Options &options, const Meta &meta, int argc, char **argv) {
       unknown("command", argv[1], nearest.name);
     first = 2;
   }
+  bool given[sizeof flags / sizeof *flags] = {};
   for (int i = first; i < argc; ++i) {
     if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
       help(meta);
@@ -346,7 +347,11 @@ void readOptions(Options &options, const Meta &meta, int argc, char **argv) {
     if (!found)
       unknown(name[0] == '-' ? "flag" : "argument", argv[i], nearest.name);
     if (!(found->commands & command))
-      fail(kUsage, "%s has no meaning for `%s`", name, commands[int(options.command)].name);
+      fail(kUsage, "%s has no meaning for `%s`%s", name, commands[int(options.command)].name,
+           command == kTrain && strcmp(name, "--seed") == 0 ? "; the seed of a training is given with --set seed=N" : "");
+    if (found->need != kNothing && strcmp(name, "--set") != 0 && given[found - flags])
+      fail(kUsage, "%s is given twice; give it once", name);
+    given[found - flags] = true;
     if (found->need == kNothing) {
       if (equals)
         fail(kUsage, "%s takes no value", name);

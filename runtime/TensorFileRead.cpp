@@ -7,6 +7,7 @@
 #include "runtime/NameMap.h"
 #include "runtime/Random.h"
 #include "runtime/Peers.h"
+#include "runtime/Output.h"
 #include "runtime/TensorFile.h"
 #include <errno.h>
 #include <stdarg.h>
@@ -403,8 +404,11 @@ static bool passOver(const TensorList &wanted, const Taking &taking, const char 
       least = editDistance(wanted.items[i].nameInFile, name);
       nearest = wanted.items[i].nameInFile;
     }
-  problem.set("its tensor `%s` is no parameter of this program%s%s%s", name, nearest ? "; did you mean `" : "",
-              nearest ? nearest : "", nearest ? "`?" : "");
+  Text drop;
+  if (taking.names)
+    drop.add("; `\"_\" = \"%s\"` in `names %s` passes it over", name, taking.names->name);
+  problem.set("its tensor `%s` is no parameter of this program%s%s%s%s", name, nearest ? "; did you mean `" : "",
+              nearest ? nearest : "", nearest ? "`?" : "", drop.data);
   return false;
 }
 

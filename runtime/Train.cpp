@@ -114,11 +114,7 @@ unsigned sinksOf(const Every &every) {
 // Lengths: `steps` of the file, or epochs of whole batches.
 void findLength() {
   run.horizon = programSteps(run.datasets[run.meta.trainDataset].examples);
-  run.total = run.horizon;
-  if (run.options.steps > run.horizon)
-    warn("--steps %lld: the program ends after %lld steps", (long long)run.options.steps, (long long)run.horizon);
-  else if (run.options.steps >= 0)
-    run.total = run.options.steps;
+  run.total = run.options.steps >= 0 && run.options.steps < run.horizon ? run.options.steps : run.horizon;
   setWord(kHorizon, run.horizon);
 }
 
@@ -130,20 +126,25 @@ void findStart() {
         say("resumed at step %lld from %s", (long long)run.step, name);
       if (programSteps(run.datasets[run.meta.trainDataset].examples) != run.horizon)
         findLength(); // as long as the checkpoint's run
+      if (run.options.init)
+        warn("--init %s is not used: the run goes on with the parameters of the checkpoint", run.options.init);
       storeValues();
       return;
     }
-    say("there is no checkpoint under %s to resume from: starting afresh", run.options.out);
+    sayNoCheckpoint();
   }
   initialize(run.meta);
   if (peers)
     peers->initialize();
-  loadInitFile();
-  setEarlierRunAside(); // behind the reading: --init may name what that run left, and a file that is refused moves nothing
+  if (const char *file = loadInitFile())
+    keepInitFile(file);
+  setEarlierRunAside(); // behind the reading: a file that is refused moves nothing
 }
 
 void findState() {
   findStart();
+  if (run.options.steps > run.horizon)
+    warn("--steps %lld: the run ends after %lld steps", (long long)run.options.steps, (long long)run.horizon);
   stateToDevice();
 }
 
@@ -416,7 +417,8 @@ void train() {
     writeFinal();
   sayEnd();
   if (!saved)
-    fail(kResources, "the checkpoint of the last step was not written, as said above: make room, and train on from an earlier one with --resume");
+    fail(kResources, "the checkpoint of the last step was not written, as said above: make room, and train %s",
+         lastSavedStep() < 0 ? "anew: there is no earlier one" : "on from an earlier one with --resume");
 }
 
 } // namespace cinch::rt

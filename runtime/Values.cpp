@@ -61,7 +61,7 @@ const char *nameOf(RunValue::Kind kind) {
   return names[int(kind)];
 }
 
-// How a value is called alone: `lr`, and that of the second optimizer that has one `lr.2`.
+// How notes of a checkpoint call a value: `lr`, and that of the second optimizer that has one `lr.2`.
 void labelOf(int64_t number, char (&label)[48]) {
   const List<RunValue> &values = run.meta.values;
   int same = 1;
@@ -70,19 +70,32 @@ void labelOf(int64_t number, char (&label)[48]) {
   snprintf(label, sizeof label, same > 1 ? "%s.%d" : "%s", values[number].key, same);
 }
 
+// How it is set alone: the first one of several is `lr.1`, since `lr` sets them all.
+void nameAlone(int64_t number, char (&name)[48]) {
+  const List<RunValue> &values = run.meta.values;
+  labelOf(number, name);
+  for (int64_t i = number + 1; i < values.size; ++i)
+    if (strcmp(name, values[i].key) == 0)
+      snprintf(name, sizeof name, "%s.1", values[i].key);
+}
+
 void setValue(const char *written, const char *key, const char *text) {
   Meta &meta = run.meta;
   double value = 0;
-  bool number = readNumber(text, value), any = false;
+  bool number = readNumber(text, value), any = false, several = false;
+  Text all; // those that are set
   for (int64_t i = 0; i < meta.values.size; ++i) {
     RunValue &each = meta.values[i];
-    char label[48];
-    labelOf(i, label);
-    if (strcmp(each.key, key) != 0 && strcmp(label, key) != 0)
+    char name[48];
+    nameAlone(i, name);
+    if (strcmp(each.key, key) != 0 && strcmp(name, key) != 0)
       continue;
+    all.add("%s%s", any ? ", " : "", name);
+    several = any;
     any = true;
-    if (!number || !holds(each.kind, value))
-      fail(kUsage, "--set %s: `%s` must be %s, as in a program", written, key, nameOf(each.kind));
+    const bool turnsOff = each.zeroDecides && number && value == 0; // the range of `clip` begins above 0
+    if (!number || (!holds(each.kind, value) && !turnsOff))
+      fail(kUsage, "--set %s: `%s` must be %s%s", written, key, nameOf(each.kind), number ? "" : ", in digits: 0.01 or 1e-2");
     if (each.zeroDecides && (value == 0) != (each.file == 0)) {
       char now[40];
       fail(kUsage,
@@ -93,6 +106,8 @@ void setValue(const char *written, const char *key, const char *text) {
     each.now = value;
     each.given = true;
   }
+  if (several && !run.options.quiet)
+    say("--set %s sets %s", written, all.data);
   if (any)
     return;
   static const char *const compiled[] = {"grain", "precision", "momentum", "decay", "clip", "clip_value", "eps", "alpha",
@@ -241,21 +256,22 @@ void adoptValues(const char *checkpoint, const List<Note> &notes) {
   };
   for (int64_t i = 0; i < meta.values.size; ++i) {
     RunValue &value = meta.values[i];
-    char label[48], file[40], given[40];
+    char label[48], name[48], file[40], given[40];
     labelOf(i, label);
+    nameAlone(i, name);
     const char *then = noteOf(notes, "run", label);
     if (!then[0])
       continue;
     switch (fateOf(then, noteOf(notes, "file", label), exact(file, value.file, false), value.given,
                    exact(given, value.now, false))) {
     case Fate::Same: break;
-    case Fate::AsGiven: sayLine(label, then, given, " (--set)"); break;
+    case Fate::AsGiven: sayLine(name, then, given, " (--set)"); break;
     case Fate::AsCheckpoint:
       value.now = strtod(then, nullptr);
       if (!run.options.quiet)
-        say("  %s: %s, as in the checkpoint (%s in the program)", label, then, file);
+        say("  %s: %s, as in the checkpoint (%s in the program)", name, then, file);
       break;
-    case Fate::Unclear: differs(label, label, then, file); break;
+    case Fate::Unclear: differs(name, name, then, file); break;
     }
   }
   char file[40], given[40];
@@ -321,15 +337,22 @@ void refuseProgram(const char *checkpoint, const List<Note> &notes, const char *
 void listValues() {
   const Meta &meta = run.meta;
   Text line;
-  char label[48], number[40];
+  char name[48], number[40];
   for (int64_t i = 0; i < meta.values.size; ++i) {
-    labelOf(i, label);
-    line.add("%s%s %s", line.size ? ", " : "", label, exact(number, meta.values[i].file, false));
+    nameAlone(i, name);
+    line.add("%s%s %s", line.size ? ", " : "", name, exact(number, meta.values[i].file, false));
   }
   line.add("%sseed %llu, %s %lld", line.size ? ", " : "", (unsigned long long)meta.seed, meta.steps ? "steps" : "epochs",
            (long long)(meta.steps ? meta.steps : meta.epochs));
   say("values       %s", line.data);
-  say("             another one: --set KEY=VALUE");
+  Text several; // keys that set more than one value
+  for (int64_t i = 0; i < meta.values.size; ++i) {
+    nameAlone(i, name);
+    const size_t length = strlen(meta.values[i].key);
+    if (strncmp(name, meta.values[i].key, length) == 0 && strcmp(name + length, ".1") == 0)
+      several.add("%s%s", several.size ? ", " : "", meta.values[i].key);
+  }
+  say("             another one: --set KEY=VALUE%s%s", several.size ? "; of every optimizer that has one: " : "", several.data);
 }
 
 } // namespace cinch::rt

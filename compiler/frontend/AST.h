@@ -218,14 +218,20 @@ struct DimsItem : Item {
   static bool classof(const Item *item) { return item->kind == ItemKind::Dims; }
 };
 
-struct ConstItem : Item {
+struct Constant {
+  Name name;
   ExprPtr value;
+  Span span;
+};
+struct ConstItem : Item {
+  std::vector<Constant> constants;
   ConstItem() : Item(ItemKind::Const) {}
   static bool classof(const Item *item) { return item->kind == ItemKind::Const; }
 };
 
 struct FieldModifier {
-  enum Kind { Scale, From, Names, Normalize } kind = Scale;
+  enum Kind { Scale, From, Names, Normalize, Below } kind = Scale; // Below: its numbers are in the field's type
+  bool again = false;       // the word stands before already
   ExprPtr scale;            // Scale
   std::vector<Arg> list;    // From, Names: one argument that is a String, or what stands in the parentheses
   Span span;

@@ -380,6 +380,10 @@ bool Elaborator::checkAxes(const Declared &declared, Tensor &tensor, const Argum
       d.help(equalValuesHelp(axes[i], tensor.axes[i]));
     else if (const SizeParameter *size = takenFromArgument(declared.call, declared.type(), axes.size() - i))
       d.help("leave `" + size->name.text + "` out: what comes in is taken from the argument");
+    else if (declared.type().span.file == 0) // the library's own signature is nobody's to change
+      d.help(arg.expr && arg.expr->kind == ExprKind::Name
+                 ? "give `" + arg.expr->text + "` the type " + typeText(tensor.dtype, axes, dims) + " where it is declared or computed"
+                 : "pass a tensor of that type");
     else
       d.help("declare `" + declared.parameter.name.text + ": " + typeOf(tensor) + "`, or pass a tensor of the declared type");
     return false;

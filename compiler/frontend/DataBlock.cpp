@@ -229,8 +229,11 @@ private:
     }
     if (elements * 4 >= 70368744177664.0)
       report(Code::E0205, declared.type.span, "a tensor must be smaller than 2^46 bytes");
-    for (const FieldModifier &modifier : declared.modifiers)
+    for (const FieldModifier &modifier : declared.modifiers) {
+      if (modifier.again)
+        report(Code::E0603, modifier.span, "the field has two of these words; each stands once");
       readModifier(modifier, field);
+    }
     if (field.normalize && field.scale != 1)
       report(Code::E0601, declared.span, "`normalize` and `scale` exclude each other: normalized values have deviation 1");
     nameColumns(declared, elements / (*axes)[0].real, field);
@@ -267,6 +270,8 @@ private:
   }
 
   void readModifier(const FieldModifier &modifier, cinch::Field &field) {
+    if (modifier.kind == FieldModifier::Below) // readType has it
+      return;
     if (modifier.kind == FieldModifier::Scale) {
       std::optional<Number> scale = e.evalConstantNumber(*modifier.scale, frame, "`scale`");
       if (field.type.dtype != DType::F32)

@@ -45,9 +45,9 @@ void Elaborator::describeText() {
     program.text.push_back({"dim " + dim.name, dim.value.str()});
   for (const std::unique_ptr<Item> &item : file.items) {
     if (item->kind == ItemKind::Const) {
-      const Binding &binding = fileFrame.names[item->name.text];
-      if (binding.value.isNumber())
-        program.text.push_back({"const " + item->name.text, valueOf(binding.value.number)});
+      for (const Constant &constant : static_cast<const ConstItem &>(*item).constants)
+        if (const Value &value = fileFrame.names[constant.name.text].value; value.isNumber())
+          program.text.push_back({"const " + constant.name.text, valueOf(value.number)});
     } else if (item->kind == ItemKind::Layer) {
       program.text.push_back({"layer " + item->name.text, named(words.of(item->span))});
     } else if (item->kind == ItemKind::Train) {

@@ -83,7 +83,7 @@ void Elaborator::defineDim(const Dim &dim) {
   noteFact(dim.name.span, binding.value);
 }
 
-void Elaborator::defineConst(const ConstItem &item) {
+void Elaborator::defineConst(const Constant &item) {
   Value value = eval(*item.value, fileFrame);
   if (value.isTensor()) {
     report(Code::E0207, item.value->span, "a const must be a constant, but this is a tensor", fileFrame);
@@ -108,7 +108,8 @@ void Elaborator::defineDims() {
       for (const Dim &dim : static_cast<const DimsItem &>(*item).dims)
         defineDim(dim);
     else if (item->kind == ItemKind::Const)
-      defineConst(static_cast<const ConstItem &>(*item));
+      for (const Constant &constant : static_cast<const ConstItem &>(*item).constants)
+        defineConst(constant);
   }
 }
 

@@ -134,7 +134,7 @@ private:
   // ---- Elaborator.cpp: file level, names, definitions
   void defineDims();
   void defineDim(const ast::Dim &dim);
-  void defineConst(const ast::ConstItem &item);
+  void defineConst(const ast::Constant &item);
   std::optional<Number> overridden(const std::string &name, Span span);
   void checkOverrides();
   Value lookup(const std::string &name, Span span, Frame &frame);

@@ -69,7 +69,8 @@ Tensor Elaborator::emit(Op op, DType dtype, std::vector<Number> axes, Span span,
     if (op.type.batch >= 0 && good) {
       report(Code::E0503, span,
              "the result has the batch axis " + dims[batchDim].name + " twice: " + typeText(dtype, axes, dims), frame)
-          .help("examples may not be compared with one another; reductions over the batch stand in `train`");
+          .help("examples may not be compared with one another, but with those of their group: group_all(x, group = n), in `train`; reductions over the "
+                "batch stand there, too");
       good = false;
     }
     op.type.batch = static_cast<int>(i);

@@ -473,6 +473,7 @@ struct Checker {
                                   : "`return` is not the last statement of `" + item.name.text + "`");
       warnUnused(body);
     }
+    body.clear(); // a file's own names stand behind it
     current = nullptr;
   }
 
@@ -529,7 +530,8 @@ struct Checker {
         for (const Dim &dim : static_cast<const DimsItem &>(*item).dims)
           later.insert(dim.name.text);
       } else if (item->kind == ItemKind::Const) {
-        later.insert(item->name.text);
+        for (const Constant &constant : static_cast<const ConstItem &>(*item).constants)
+          later.insert(constant.name.text);
       }
     std::set<std::string> all = later;
     for (const std::unique_ptr<Item> &item : file.items) {
@@ -544,8 +546,10 @@ struct Checker {
         }
         break;
       case ItemKind::Const:
-        expr(static_cast<const ConstItem &>(*item).value.get());
-        defineFile(item->name, Known::Const);
+        for (const Constant &constant : static_cast<const ConstItem &>(*item).constants) {
+          expr(constant.value.get());
+          defineFile(constant.name, Known::Const);
+        }
         break;
       default:
         break;
@@ -556,8 +560,15 @@ struct Checker {
       if (item->kind == ItemKind::Layer)
         layer(static_cast<const LayerItem &>(*item));
       else if (item->kind == ItemKind::Data)
-        for (const ast::Field &field : static_cast<const DataItem &>(*item).fields)
+        for (const ast::Field &field : static_cast<const DataItem &>(*item).fields) {
           type(field.type);
+          for (const FieldModifier &modifier : field.modifiers)
+            if (modifier.scale)
+              mentionQuietly(*modifier.scale);
+        }
+      else if (item->kind == ItemKind::Plan)
+        for (const Setting &setting : static_cast<const PlanItem &>(*item).settings)
+          mentionWords(setting);
       else if (item->kind == ItemKind::Train)
         trainBlock(static_cast<const TrainItem &>(*item), file);
       if (item->kind == ItemKind::Data)

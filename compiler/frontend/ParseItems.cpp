@@ -1,6 +1,9 @@
 // ParseItems.cpp: the items of a file and their parts: dims, data, layers and their signatures, names, train, plan.
 #include "compiler/frontend/ParserImpl.h"
 
+#include <map>
+#include <set>
+
 namespace cinch {
 
 using namespace ast;
@@ -59,13 +62,19 @@ Dim Parser::parseDim() {
   return dim;
 }
 
-// "const" NAME "=" expr
+// "const" NAME "=" expr { "," NAME "=" expr }
 std::unique_ptr<Item> Parser::parseConst() {
   auto item = std::make_unique<ConstItem>();
   take();
-  item->name = expectName("a constant's name");
-  expect(TokenKind::Assign, "after the constant's name");
-  item->value = parseExpr();
+  do {
+    Constant constant;
+    uint32_t begin = here();
+    constant.name = expectName("a constant's name");
+    expect(TokenKind::Assign, "after the constant's name");
+    constant.value = parseExpr();
+    constant.span = since(begin);
+    item->constants.push_back(std::move(constant));
+  } while (accept(TokenKind::Comma));
   return item;
 }
 
@@ -89,23 +98,33 @@ std::unique_ptr<Item> Parser::parseData() {
   return item;
 }
 
-// field = NAME ":" type { "scale" sum | ( "from" | "names" ) ( STRING | "(" args ")" ) | "normalize" }
+static std::optional<FieldModifier::Kind> modifierNamed(const std::string &word) {
+  static const std::map<std::string, FieldModifier::Kind> kinds = {{"below", FieldModifier::Below}, {"scale", FieldModifier::Scale},
+                                                                  {"from", FieldModifier::From},   {"names", FieldModifier::Names},
+                                                                  {"normalize", FieldModifier::Normalize}};
+  auto found = kinds.find(word);
+  return found == kinds.end() ? std::nullopt : std::optional(found->second);
+}
+
+// field = NAME ":" tensor { "below" sum [ "except" sum ] | "scale" sum | ( "from" | "names" ) ( STRING | "(" args ")" ) | "normalize" }
 ast::Field Parser::parseField() {
   ast::Field field;
   uint32_t begin = here();
   field.name = expectName("a field's name");
   expect(TokenKind::Colon, "and a type after the field's name");
-  field.type = parseType();
-  while (atWord("scale") || atWord("from") || atWord("names") || atWord("normalize")) {
+  field.type = parseTensor();
+  std::set<FieldModifier::Kind> given;
+  for (std::optional<FieldModifier::Kind> kind; at(TokenKind::Name) && (kind = modifierNamed(peek().text));) {
     FieldModifier modifier;
     uint32_t start = here();
     std::string word = take().text;
-    if (word == "scale") {
+    modifier.kind = *kind;
+    modifier.again = !given.insert(*kind).second;
+    if (*kind == FieldModifier::Below) {
+      parseBounds(field.type);
+    } else if (*kind == FieldModifier::Scale) {
       modifier.scale = parseSum();
-    } else if (word == "normalize") {
-      modifier.kind = FieldModifier::Normalize;
-    } else {
-      modifier.kind = word == "from" ? FieldModifier::From : FieldModifier::Names;
+    } else if (*kind != FieldModifier::Normalize) {
       if (at(TokenKind::String)) {
         Arg arg;
         arg.value = node(ExprKind::String, here());
@@ -123,7 +142,8 @@ ast::Field Parser::parseField() {
     field.modifiers.push_back(std::move(modifier));
   }
   if (at(TokenKind::Name))
-    fail("`,` or `)`, or a word of a field (below, except, scale, from, names, normalize)");
+    fail("`,` or `)`, or a word of a field (below, scale, from, names, normalize; except behind below)",
+         didYouMean(peek().text, {"below", "except", "scale", "from", "names", "normalize"}));
   field.span = since(begin);
   return field;
 }
@@ -225,8 +245,25 @@ void Parser::parseResult(Signature &signature) {
   close(TokenKind::RPar);
 }
 
-// type = NAME "[" [ axis { "," axis } ] "]" [ "below" sum [ "except" sum ] ]
+// type = tensor [ "below" sum [ "except" sum ] ]
 Type Parser::parseType() {
+  uint32_t begin = here();
+  Type type = parseTensor();
+  if (acceptWord("below"))
+    parseBounds(type);
+  type.span = since(begin);
+  return type;
+}
+
+// Behind "below".
+void Parser::parseBounds(Type &type) {
+  type.below = parseSum();
+  if (acceptWord("except"))
+    type.except = parseSum();
+}
+
+// tensor = NAME "[" [ axis { "," axis } ] "]"
+Type Parser::parseTensor() {
   Type type;
   uint32_t begin = here();
   type.dtype = expectName("a type: f32, i32 or bool and its axes");
@@ -237,11 +274,6 @@ Type Parser::parseType() {
     while (accept(TokenKind::Comma));
   }
   close(TokenKind::RSquare);
-  if (acceptWord("below")) {
-    type.below = parseSum();
-    if (acceptWord("except"))
-      type.except = parseSum();
-  }
   type.span = since(begin);
   return type;
 }

@@ -103,7 +103,7 @@ Span Parser::since(uint32_t begin) const {
 
 // ---- Errors ---------------------------------------------------------------------------------------------------------
 
-void Parser::fail(const std::string &expected) {
+void Parser::fail(const std::string &expected, const std::string &help) {
   if (panic)
     return;
   const Token &token = peek();
@@ -123,6 +123,7 @@ void Parser::fail(const std::string &expected) {
   }
   if (token.kind != TokenKind::Error && !failUnclosed()) {
     Diagnostic &error = diags.error(Code::E0010, span, "expected " + expected + ", got " + got);
+    error.help(help);
     bool closes = token.kind == TokenKind::RPar || token.kind == TokenKind::RSquare ||
                   token.kind == TokenKind::RBrace || token.kind == TokenKind::End;
     if (closes && !brackets.empty() && brackets.back().span.end < span.begin)

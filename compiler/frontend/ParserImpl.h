@@ -34,7 +34,7 @@ private:
   Span since(uint32_t begin) const;             // from there to the end of the last token consumed
 
   // ---- Parser.cpp: errors and recovery
-  void fail(const std::string &expected);       // "expected X, got Y"
+  void fail(const std::string &expected, const std::string &help = ""); // "expected X, got Y"
   void failAt(Code code, Span span, std::string message, std::string help = "");
   bool failUnclosed();                          // if the reason is an open bracket: reports it
   void endOfStatement(const char *expected);    // NL
@@ -81,6 +81,8 @@ private:
   ast::Parameter parseParameter();
   void parseResult(ast::Signature &signature);
   ast::Type parseType();
+  ast::Type parseTensor();
+  void parseBounds(ast::Type &type);
   ast::Axis parseAxis();
 
   // ---- ParseStatements.cpp

@@ -24,11 +24,12 @@ static Range rangeOf(RunValue::Kind kind) {
 }
 
 namespace {
-// What a key sets: the same number of several optimizers, or a whole number; neither if no optimizer of this file has it.
+// What a key sets: the same number of several optimizers, or a whole number; neither if nothing in this file has it.
 struct SetKey {
   std::vector<double *> reals;
   int64_t *integer;
   Range range;
+  const char *absent = "no optimizer of this file has it"; // what is said then
 };
 } // namespace
 
@@ -37,7 +38,7 @@ static std::map<std::string, SetKey> setKeys(Train &t) {
   std::map<std::string, SetKey> keys = {
       {"train.steps", {{}, &t.steps, whole}},     {"train.epochs", {{}, &t.epochs, whole}},
       {"train.grain", {{}, &t.grain, whole}},     {"train.seed", {{}, nullptr, least0}},
-      {"train.precision", {{}, nullptr, least0}}, {"train.end", {{&t.schedule.end}, nullptr, least0}},
+      {"train.precision", {{}, nullptr, least0}},
   };
   // Numbers that an optimizer has; some other optimizer may have them.
   for (const OptimizerRule &rule : optimizerRules())
@@ -49,12 +50,16 @@ static std::map<std::string, SetKey> setKeys(Train &t) {
   for (size_t place = 0; place < values.size(); ++place) {
     if (values[place].key.empty())
       continue;
-    SetKey &key = keys.try_emplace("train." + values[place].key, SetKey{{}, nullptr, rangeOf(values[place].kind)}).first->second;
+    const Range range = values[place].zeroDecides && values[place].kind == RunValue::Positive ? least0 : rangeOf(values[place].kind); // clip = 0: none
+    SetKey &key = keys.try_emplace("train." + values[place].key, SetKey{{}, nullptr, range}).first->second;
     if (std::find(key.reals.begin(), key.reals.end(), fields[place]) == key.reals.end())
       key.reals.push_back(fields[place]);
-    if (key.reals.size() > 1) // `lr.2`: of the second optimizer that has one
-      keys["train." + values[place].key + "." + std::to_string(key.reals.size())] = {{fields[place]}, nullptr, key.range};
+    for (size_t i = 0; key.reals.size() > 1 && i < key.reals.size(); ++i) // `lr.2`: of the second optimizer that has one
+      keys["train." + values[place].key + "." + std::to_string(i + 1)] = {{key.reals[i]}, nullptr, key.range};
   }
+  for (const char *key : {"end", "power", "factor", "schedule.every", "schedule.decay"})
+    keys.try_emplace("train." + std::string(key), SetKey{{}, nullptr, least0, "the schedule of this file does not have it"});
+  keys.try_emplace("train.ema", SetKey{{}, nullptr, least0, "there is no `ema` in this file"});
   return keys;
 }
 
@@ -68,7 +73,7 @@ static std::string setValue(Train &t, const std::string &name, const SetKey &key
   }
   std::optional<Number> value = parseNumber(text);
   if (!value || !key.range.holds(*value))
-    return "`" + name + "` must be " + key.range.text();
+    return "`" + name + "` must be " + key.range.text() + (value ? "" : ", in digits: 0.01 or 1e-2");
   bool whole = value->exact && value->value.isWhole();
   if (name == "train.warmup" && !whole)
     return "`warmup` counts steps";
@@ -81,7 +86,7 @@ static std::string setValue(Train &t, const std::string &name, const SetKey &key
   if (name == "train.grain" && batch % *value->integer() != 0)
     return "`grain` must divide the batch, " + std::to_string(batch);
   if (!key.integer && key.reals.empty())
-    return "no optimizer of this file has it";
+    return key.absent;
   if (key.integer)
     *key.integer = *value->integer();
   for (double *target : key.reals)
@@ -103,16 +108,20 @@ void Elaborator::applySettings() {
   std::map<std::string, SetKey> keys = setKeys(program.train);
   std::vector<std::string> names;
   for (const auto &[name, key] : keys)
-    names.push_back(name);
+    names.push_back(name.substr(6)); // behind "train."
   Span none; // the command line
   for (const auto &[written, text] : options.settings) {
-    const std::string name = written.rfind("train.", 0) == 0 ? written : "train." + written;
+    const bool isWhole = written.rfind("train.", 0) == 0;
+    const std::string name = isWhole ? written : "train." + written;
     const std::string given = "--set " + written + "=" + text;
     auto key = keys.find(name);
-    if (key == keys.end())
+    if (key == keys.end()) {
+      const std::string nearest = nearestName(name.substr(6), names);
       diags.error(Code::E0608, none, given + ": unknown key `" + written + "`")
-          .help(fileFrame.names.count(written) ? "it is a size or a constant of the file: write -D " + written + "=" + text : didYouMean(name, names));
-    else if (std::string wrong = setValue(program.train, name, key->second, text, program.batch); !wrong.empty())
+          .help(fileFrame.names.count(written) ? "it is a size or a constant of the file: write -D " + written + "=" + text
+                : nearest.empty()              ? ""
+                                               : "did you mean `" + std::string(isWhole ? "train." : "") + nearest + "`?");
+    } else if (std::string wrong = setValue(program.train, name, key->second, text, program.batch); !wrong.empty())
       diags.error(Code::E0608, none, given + ": " + wrong);
   }
 }

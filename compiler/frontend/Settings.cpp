@@ -265,6 +265,8 @@ void Elaborator::assignOptimizers(Frame &frame) {
     if (parameter.state)
       continue;
     parameter.optimizer = optimizerOf[i] >= 0 ? optimizerOf[i] : restOptimizer;
+    if (parameter.optimizer < 0 && parameter.frozen)
+      parameter.optimizer = 0; // it is never asked
     if (parameter.optimizer < 0) {
       report(Code::E0604, optimizers[0].span, "parameter `" + parameter.path + "` has no optimizer", frame)
           .help("add an `optimizer` without `on` for the rest");

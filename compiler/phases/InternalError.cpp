@@ -39,6 +39,22 @@ int internalError(const llvm::Twine &what) {
   return kInternal;
 }
 
+static std::string written; // the file that is being written
+
+void beginsToWrite(std::string path) { written = std::move(path); }
+
+// `why` ends the line.
+[[noreturn]] static void noPlace(const char *why) {
+  say("cinch: cannot write ");
+  say(written.empty() ? "an output" : written.c_str());
+  say(": ");
+  say(why);
+  say("\n");
+  if (!written.empty())
+    unlink(written.c_str());
+  _exit(kResources);
+}
+
 [[noreturn]] static void outOfMemory() {
   say("cinch: out of memory: planning and compiling this program need more than there is\n");
   _exit(kResources);
@@ -46,10 +62,8 @@ int internalError(const llvm::Twine &what) {
 
 static void crashed(int signal, siginfo_t *info, void *) {
   // The linker maps what it writes. A page of a file that has no place on the disk, or was cut off, is known to be missing when it is touched.
-  if (signal == SIGBUS && info->si_code == BUS_ADRERR) {
-    say("cinch: a file that is mapped into memory has no place on the disk, or was cut short by another process\n");
-    _exit(kResources);
-  }
+  if (signal == SIGBUS && info->si_code == BUS_ADRERR)
+    noPlace("it has no place on the disk, or a file that is read was cut short by another process");
   say(kBegin);
   say("it crashed");
   for (const char *text : {kFault, wayAround, kReport})
@@ -62,8 +76,7 @@ static void fatal(void *, const char *reason, bool) {
   llvm::StringRef why(reason);
   if (!why.consume_front("IO failure on output stream: "))
     _exit(internalError(reason));
-  llvm::errs() << "cinch: an output cannot be written: " << why << "\n";
-  _exit(kResources);
+  noPlace(why.str().c_str());
 }
 
 // Nothing here throws but the standard library, when memory or threads run out. Without either, std::terminate is a crash like any other.

@@ -104,6 +104,7 @@ Described describedTraining(const Program &program) {
                       text += std::string(" with ") + each;
                   return text;
                 })});
+  is.push_back({"decay.except", listed(program.parameters, [](const Parameter &p) { return p.state || p.decays ? std::string() : p.path; })});
   is.push_back({"schedule", nameOf(train.schedule.kind)});
   is.push_back({"schedule.at", listed(train.schedule.at, [](int64_t at) { return std::to_string(at); })});
   is.push_back({"clip", std::string(train.clipNorm > 0 ? "norm" : "") + (train.clipNorm > 0 && train.clipValue > 0 ? ", " : "") +

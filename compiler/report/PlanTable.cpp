@@ -212,15 +212,22 @@ void printPlan(llvm::raw_ostream &out, const Compilation &compilation, const Sou
   };
   // Neighbours that differ by less than a sixteenth of the whole range are passed over.
   double range = curve.front().seconds - curve.back().seconds, last = 0;
+  std::vector<solve::LadderPoint> shown;
   for (size_t i = 0; i < curve.size(); ++i) {
     const solve::LadderPoint &point = curve[i];
     if (i > 0 && i + 1 < curve.size() && !isThis(point) && last - point.seconds < range / 16)
       continue;
     last = point.seconds;
-    out << llvm::formatv("{0} {1,14}  {2,10}  {3} x {4}  {5}\n", isThis(point) ? " >" : "  ",
-                         bytesText(point.arenaBytes + compilation.allowance()), secondsText(point.seconds),
-                         graph.batch / point.microbatch, point.microbatch, point.name);
+    shown.push_back(point);
   }
+  auto budgetText = [&](const solve::LadderPoint &point, int digits) { return bytesText(point.arenaBytes + compilation.allowance(), digits); };
+  int digits = 1; // as many as tell neighbours apart
+  for (size_t i = 1; i < shown.size(); ++i)
+    while (digits < 4 && shown[i].arenaBytes != shown[i - 1].arenaBytes && budgetText(shown[i], digits) == budgetText(shown[i - 1], digits))
+      ++digits;
+  for (const solve::LadderPoint &point : shown)
+    out << llvm::formatv("{0} {1,14}  {2,10}  {3} x {4}  {5}\n", isThis(point) ? " >" : "  ",
+                         budgetText(point, digits), secondsText(point.seconds), graph.batch / point.microbatch, point.microbatch, point.name);
 }
 
 } // namespace cinch::report

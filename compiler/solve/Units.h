@@ -8,15 +8,15 @@
 
 namespace cinch::solve {
 
-// In the unit that leaves one to four digits before the point: `712 bytes`, `89.8 KiB`, `21.8 MiB`.
-inline std::string bytesText(int64_t bytes) {
+// In the unit that leaves one to four digits before the point: `712 bytes`, `89.8 KiB`, `21.8 MiB`; `digits` behind it.
+inline std::string bytesText(int64_t bytes, int digits = 1) {
   static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
   double value = double(bytes);
   int unit = 0;
   for (; value >= 1024 && unit < 4; ++unit)
     value /= 1024;
   char text[40];
-  snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+  snprintf(text, sizeof text, "%.*f %s", unit == 0 ? 0 : digits, value, units[unit]);
   return text;
 }
 

@@ -136,8 +136,9 @@ std::string copyArchive(const std::string &path, SmallVectorImpl<char> &copy) {
   if (!bytes)
     return problem;
   int file = -1;
+  auto failed = [&](std::error_code error) { return "the temporary file '" + std::string(copy.begin(), copy.end()) + "': " + error.message(); };
   if (std::error_code error = sys::fs::createTemporaryFile("cinch", "a", file, copy))
-    return error.message();
+    return failed(error);
   raw_fd_ostream out(file, /*shouldClose=*/true);
   out << bytes->getBuffer();
   out.close();
@@ -145,7 +146,7 @@ std::string copyArchive(const std::string &path, SmallVectorImpl<char> &copy) {
   out.clear_error();
   if (error)
     sys::fs::remove(copy);
-  return error ? error.message() : "";
+  return error ? failed(error) : "";
 }
 
 // A device such as /dev/null is written to; a rename would put a file in its place.

@@ -87,7 +87,8 @@ std::vector<Document::Definition> Document::visible(uint32_t offset) const {
       else if (item->kind == ItemKind::Data)
         add(Candidate::Data, item->name, item->span);
       else if (item->kind == ItemKind::Const)
-        add(Candidate::Value, item->name, item->span);
+        for (const Constant &constant : static_cast<const ConstItem &>(*item).constants)
+          add(Candidate::Value, constant.name, constant.span);
     }
   return list;
 }

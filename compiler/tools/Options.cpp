@@ -409,11 +409,14 @@ static void readProduct(const Flags &f, CommandLine &line) {
     usage("--target: " + problem);
   line.cpu = f.cpu;
   if (f.stopAfter.getNumOccurrences()) {
-    for (Phase phase : {Phase::Parsed, Phase::Differentiated, Phase::Planned, Phase::Scheduled, Phase::Lowered, Phase::LLVM})
+    std::string names;
+    for (Phase phase : {Phase::Parsed, Phase::Differentiated, Phase::Planned, Phase::Scheduled, Phase::Lowered, Phase::LLVM}) {
+      names += (names.empty() ? "" : ", ") + std::string(phaseName(phase));
       if (f.stopAfter == phaseName(phase))
         line.stopAfter = phase;
+    }
     if (!line.stopAfter)
-      usage("--stop-after: no phase is called '" + f.stopAfter + "'");
+      usage("--stop-after: no phase is called '" + f.stopAfter + "' (" + names + ")");
   }
   line.emit = f.emit;
   static const char *kinds[] = {"nn", "plan", "kernels", "llvm", "asm", "nvvm", "ptx", "obj", "lib", "exe"};

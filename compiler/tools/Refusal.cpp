@@ -28,7 +28,8 @@ void printRefusal(llvm::raw_ostream &out, const Compilation &compilation, const 
   if (several)
     out << " for each of " << compilation.workers.count << " workers";
   out << "\n  smallest budget that compiles: " << sizeUp(smallest) << "\n";
-  out << "  proven lower bound:            " << size(compilation.budgetBound()) << "\n";
+  const int64_t bound = compilation.budgetBound();
+  out << "  proven lower bound:            " << (bound == smallest ? sizeUp(bound) : size(bound)) << "\n";
   out << "  of these for code, stacks and runtime: " << size(compilation.allowance()) << "\n";
   if (!several)
     out << "  of these for parameters and state:     " << size(compilation.persistentBytes()) << "\n";

@@ -229,12 +229,16 @@ static int writeLibrary(const CommandLine &line, const Program &program, Compila
     return path.str().str();
   };
   std::string archive = in("lib" + name + ".a"), shared = in("lib" + name + ".so"), header = in(name + ".h");
+  beginsToWrite(archive);
   std::string where = archive, error = target::writeStaticLibrary(object, compilation.kernelObjects, runtime, archive);
   if (error.empty()) {
     where = shared;
+    beginsToWrite(shared + ".tmp");
     error = target::linkSharedLibrary(objects, runtime, shared);
   }
   if (!error.empty()) {
+    for (const std::string &half : {archive, shared}) // one without the other is no library
+      llvm::sys::fs::remove(half);
     complain("cinch: cannot write '" + where + "': " + error + "\n", "output");
     return 5;
   }
@@ -252,7 +256,7 @@ static int writeLibrary(const CommandLine &line, const Program &program, Compila
 static std::string temporaryFile(const char *ending, llvm::FileRemover &remover) {
   llvm::SmallString<128> path;
   if (std::error_code error = llvm::sys::fs::createTemporaryFile("cinch", ending, path)) {
-    llvm::errs() << "cinch: cannot make a temporary file: " << error.message() << "\n";
+    complain("cinch: cannot make the temporary file '" + path.str().str() + "': " + error.message() + "\n", "output");
     return "";
   }
   remover.setFile(path);
@@ -277,6 +281,7 @@ public:
     kernelsPath = temporaryFile("a", kernelsRemover);
     if (kernelsPath.empty())
       return 5;
+    beginsToWrite(kernelsPath);
     std::string problem = target::writeArchive(compilation.kernelObjects, kernelsPath);
     if (problem.empty())
       return 0;
@@ -298,6 +303,7 @@ static int linkProduct(const CommandLine &line, const Program &program, Compilat
     return status;
   if (line.emit == "lib")
     return writeLibrary(line, program, compilation, object, input.objects(), runtimeArchive(self));
+  beginsToWrite(line.output + ".tmp");
   std::string error = target::linkExecutable(input.objects(), runtimeArchive(self), line.output,
                                              [&](int64_t bytes) { return (missing = compilation.outgrownBy(bytes)) <= 0; },
                                              linkingOf(options));
@@ -447,6 +453,24 @@ static int planCluster(const CommandLine &line, const Program &program) {
   return solve::solveClusterMain({line.input, "--cluster", line.cluster}, !line.json, &model);
 }
 
+// What is written takes the place of no data file that the program names; an executable was written by us, or is no data.
+static bool keepsData(const CommandLine &line, const Program &program) {
+  std::vector<std::string> read;
+  for (const Dataset &data : program.datasets)
+    read.insert(read.end(), data.files.begin(), data.files.end());
+  if (!program.train.initFile.empty())
+    read.push_back(program.train.initFile);
+  const std::pair<const char *, std::string> outputs[] = {
+      {"-o", line.command == Command::Compile ? line.output : ""}, {"--report", line.report}, {"--save-nvvm", line.saveNvvm}};
+  for (const auto &[flag, output] : outputs)
+    for (const std::string &file : read)
+      if ((output == file || llvm::StringRef(output).ends_with("/" + file)) && llvm::sys::fs::exists(output) && !llvm::sys::fs::can_execute(output)) {
+        complain("cinch: " + std::string(flag) + " " + output + " would be written over a data file of the program; choose another name\n", "output");
+        return false;
+      }
+  return true;
+}
+
 static std::string ownFile(const char *program) {
   return llvm::sys::fs::getMainExecutable(program, reinterpret_cast<void *>(&runtimeArchive));
 }
@@ -533,6 +557,8 @@ int main(int argc, char **argv) {
     return internalError("the checker's program breaks a rule: " + fault);
   if (line.command == Command::Check)
     return 0;
+  if (!keepsData(line, *program))
+    return 2;
   if (line.command == Command::Plan && !line.cluster.empty())
     return planCluster(line, *program);
   std::string unknown;

@@ -225,6 +225,8 @@ def parts(data):
     refused(3, ["`fc.weight` has shape [8, 7] in it, expected [8, 6]"], *init("other"), "--partial")
     refused(3, ["no tensor of it has the name of a parameter of this program, such as `fc.weight`"], *init("nothing"), "--partial")
     refused(3, ["`old_head.weight` is no parameter of this program", "--names theirs"], *init("body"))
+    tensorfile.write(data / "more.safetensors", {**theirs, "more": draw(2)})
+    refused(3, ["`more` is no parameter of this program", '"_" = "more"` in `names headless` passes it over'], *init("more"), "--names", "headless")
     refused(3, ["`names theirs` does not say what `head.weight` is called in it"], *init("theirs"), "--names", "theirs")
     refused(3, ["the tensor `bdy.weight` (here `fc.weight`) is missing in it; of its names these are nearest: `body.weight`, "], *init("theirs"),
             "--names", "misspelt")

@@ -80,6 +80,10 @@ def main():
     verdicts.expect("each class has a folder" in tool(pictures / "empty", out, code=1), "no pictures")
     verdicts.expect("HEIGHTxWIDTH" in tool(pictures, out, "--size", "6by8", code=2), "a wrong size")
     tool(programs.FOLDER / "nowhere", out, code=1)
+    (pictures / "cats/broken.png").unlink()
+    for where in ("/proc/pictures", out / "classes.txt"):
+        said = tool(pictures, where, code=1)
+        verdicts.expect("images: %s cannot be written: " % where in said and "Traceback" not in said, said)
 
 
 verdicts.run(main)

@@ -2,6 +2,7 @@
 """`predict name = e` in `train`: what the trained binary writes of every example, against NumPy; the same files without such
 clauses as before; `--data-file`; a clause changes no bit of the training; a text model that generates beside its clauses."""
 import json
+import re
 
 import numpy as np
 import programs
@@ -76,8 +77,20 @@ def main():
     verdicts.expect("predict reads more than one file of data `train` (x.npy, y.npy)" in said, said)
     said = call(without, "predict", "--on", "table", "--data-file", "nowhere.csv", allowed=(3,)).stdout
     verdicts.expect("data `nowhere`: cannot open nowhere.csv: No such file" in said and "--data names" not in said, said)
+    verdicts.expect("looked for from the current folder, %s)" % data in said, said)
     said = call(without, "train", "--data-file", "fresh.npy", allowed=(2,)).stdout
     verdicts.expect("--data-file has no meaning for `train`" in said, said)
+
+    # Numbers that are not finite are written as they are, and told.
+    odd = "  predict odd = log(relu(logits))\n  metric low = mean[B] log(0 * logits[.., 0])\n  metric none = mean[B] log(-1 - logits[.., 0] ^ 2)\n"
+    exe = programs.compiled(programs.source("odd", PROGRAM % odd), "odd")
+    call(exe, "train", "--data", data)
+    said = call(exe, "predict", "--data", data).stdout
+    bad = ~np.isfinite(load("odd"))
+    verdicts.expect("warning: predict odd: %d of 160 numbers are not finite; the first is -inf, of example %d " % (bad.sum(), bad.any(1).argmax()) in said, said)
+    said = call(exe, "eval", "--data", data).stdout
+    verdicts.expect(re.search("low +-inf\n", said) and re.search("none +nan\n", said), said)
+    verdicts.expect(json.loads(said.splitlines()[-1])["none"] is None, said)
 
     # Results whose batch axis is not the first one are written example by example.
     turned = PROGRAM.replace("f32[B, C] {", "f32[C, B] {").replace("return l(dropout(x, 0.2))", "return l(x)'")

@@ -95,6 +95,7 @@ def refusals(data):
 
     refused(["compiled with momentum 0", "compile again, with --set momentum=0.9"], "momentum=0.9")
     refused(["compiled with clip 0"], "clip=1")
+    programs.call([plain, "--data", data, "--out", programs.FOLDER / "none", "--steps", "0", "--quiet", "--set", "clip=0"])
     refused(["`grain` is decided when compiling"], "grain=4")
     refused(["`precision` is decided when compiling"], "precision=f64")
     refused(["`beta1` is no value of this program"], "beta1=0.5")
@@ -115,6 +116,23 @@ def refusals(data):
     refused(["the seed must be a whole number below 2^64"], "seed=18446744073709551616")
     said = programs.call([plain, "info"]).stdout
     verdicts.expect("values       lr 0.1, momentum 0, decay 0, warmup 0, clip 0, clip_value 0, seed 1, steps 9" in said, said)
+    # Clipping is turned off when compiling.
+    sgd = programs.compiled(programs.source("sgd", text("sgd", {})), "sgd")
+    said = programs.call([sgd, "--data", data, "--out", programs.FOLDER / "none", "--set", "clip=0"], allowed=(2,)).stdout
+    verdicts.expect("compiled with clip 0.5" in said and "compile again, with --set clip=0" in said, said)
+    off = programs.compiled(programs.source("sgd", text("sgd", {})), "off", "--set", "clip=0")
+    none = programs.compiled(programs.source("unclipped", text("sgd", {}).replace("clip norm(0.5); ", "")), "unclipped")
+    verdicts.expect(final(off, data) == final(none, data), "--set clip=0 when compiling")
+    # `lr` is that of both optimizers.
+    two = programs.compiled(programs.source("two", text("two", {})), "two")
+    said = programs.call([two, "info"]).stdout
+    verdicts.expect("lr.1 0.1, " in said and "lr.2 0.01, " in said and "of every optimizer that has one: lr" in said, said)
+    said = programs.call([two, "--data", data, "--out", programs.FOLDER / "out", "--set", "lr=0.7"]).stdout
+    verdicts.expect("--set lr=0.7 sets lr.1, lr.2" in said, said)
+    both = programs.compiled(programs.source("two", text("two", {"lr": "0.7", "lr.2": "0.7"})), "both")
+    verdicts.expect(final(two, data, "--set", "lr=0.7") == final(both, data), "lr of both")
+    first = programs.compiled(programs.source("two", text("two", {"lr": "0.7"})), "first")
+    verdicts.expect(final(two, data, "--set", "lr.1=0.7") == final(first, data), "lr.1 of the first alone")
     said = programs.call([plain, "eval", "--set", "lr=1"], allowed=(2,)).stdout
     verdicts.expect("--set has no meaning for `eval`" in said, said)
 
@@ -178,6 +196,11 @@ def resuming(data):
         exe[name] = programs.compiled(programs.source(name, program("0.1").replace(*change)), name)
         said, _ = run(name, "--resume", code=3)
         verdicts.expect(all(word in said for word in words) and "--init " in said, "%s: %s" % (name, said))
+
+    spare = lambda words: programs.compiled(programs.source("spare", program("0.1").replace("momentum = 0.9", "decay = 0.1" + words)), "spare")
+    run(spare(""), "--steps", 5)
+    said, _ = run(spare(' except "fc.bias"'), "--resume", code=3)
+    verdicts.expect("decay.except: none in the checkpoint, fc.bias here" in said, said)
 
     # A csv log with other columns is not gone on with.
     logged = programs.compiled(programs.source("logged", program("0.1", "every 2 log(csv)")), "logged")

@@ -193,6 +193,10 @@ def test_csv(t):
     want = [[struct.unpack("i", struct.pack("f", single(e / 3) * 0.5))[0]] for e in range(16)]
     t.check(walk(t, t.recorder(real, 1, 16), "real", 1, 16) == want, "numbers with a fraction")
 
+    programs.write(t.path("x.csv"), b"1,2.5,one\n2,3.5,two\n")
+    t.refused(3, ["x.csv: field `x` takes the column `a`, but the file has 1, 2.5, one; if this is a row of values, write header = false"], program,
+              "--data", ".", "--out", "bad")
+
     def wrong(parts, content_):
         programs.write(t.path("x.csv"), content_.encode())
         t.refused(3, ["x.csv"] + parts, program, "--data", ".", "--out", "bad", "--steps", 1)

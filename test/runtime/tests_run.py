@@ -297,6 +297,8 @@ def test_command_line(t):
     t.refused(2, ["--threads needs a whole number from 1"], program, "--threads", 0)
     t.refused(2, ["--threads needs a whole number from 1"], program, "--threads", -1)
     t.refused(2, ["at most 4"], program, "--threads", 5)
+    t.refused(2, ["--seed has no meaning for `train`", "--set seed=N"], program, "--seed", 5)
+    t.refused(2, ["--data-file is given twice"], program, "predict", "--data-file", "a", "--data-file=b")
     t.refused(2, ["--steps has no meaning for `eval`"], program, "eval", "--steps", 4)
     t.refused(2, ["a command stands before its flags", "predict --data-file"], program, "--data-file", "x", "predict")
     t.refused(2, ["a command stands before its flags", "eval --quiet"], program, "--quiet", "eval")

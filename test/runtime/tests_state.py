@@ -56,7 +56,7 @@ def test_resume(t):
     log = [line.rsplit(",", 3)[0] for line in open(t.path("whole", "log.csv"))]
     log = [line.split(",")[:5] for line in open(t.path("whole", "log.csv"))]
     code, out, err = t.call(program, "--data", data, "--out", "a", "--resume", "--steps", 13)
-    t.check(code == 0 and "starting afresh" in out, "--resume without a checkpoint says so", out + err)
+    t.check(code == 0 and "no checkpoint in a/run to resume from: starting afresh" in out, "--resume without a checkpoint says so", out + err)
     t.check(checkpoints(t, "a")[-1] == "step-00000013.safetensors", "the last step is saved", str(checkpoints(t, "a")))
     code, out, err = t.call(program, "--data", data, "--out", "a", "--resume", "--steps", 41)
     t.check(code == 0 and "resumed at step 13" in out, "resumed", out + err)
@@ -74,8 +74,15 @@ def test_resume(t):
         out + err,
     )
     code, out, err = t.call(program, "--data", data, "--out", "a", "--steps", 100)
-    t.check(code == 0 and "--steps 100" in err, "--steps beyond the end", err)
+    t.check(code == 0 and "--steps 100: the run ends after 60 steps" in err, "--steps beyond the end", err)
     t.check(os.path.exists(t.path("a", "run.previous", "step-00000060.safetensors")), "an earlier run is not lost")
+    # The length in force is that of the checkpoint; the program's folder has another name now.
+    code, out, err = t.call(program, "--data", data, "--out", "b", "--set", "steps=70", "--steps", 3)
+    code, out, err = t.call(program, "--data", data, "--out", "b", "--resume", "--steps", 65)
+    t.check(code == 0 and "steps 3 to 65" in out and not err, "--steps beyond the program's end, within the checkpoint's", out + err)
+    os.rename(t.path("b", "run"), t.path("b", "old"))
+    code, out, err = t.call(program, "--data", data, "--out", "b", "--resume", "--steps", 1)
+    t.check("b/old holds checkpoints" in out and "renamed to b/run" in out, "checkpoints under another name", out + err)
 
 
 def test_early_stop(t):
@@ -224,7 +231,8 @@ def test_full_disk(t):
     # Checkpoints (with optimizer state) do not fit under the limit, the final parameters do.
     code, out, err = t.call(few, "--data", data, "--out", "a", preexec_fn=limit(size + 64))
     t.check(
-        code == 5 and err.count("could not be written") >= 12 and "File too large" in err and "the checkpoint of the last step was not written" in err,
+        code == 5 and err.count("could not be written") >= 12 and "File too large" in err and "the checkpoint of the last step was not written" in err
+        and "train anew" in err,
         "failed checkpoints are warnings, but that of the last step ends with 5",
         err,
     )
@@ -385,12 +393,23 @@ def test_init_file(t):
     )
     programs.write_safetensors(t.path("nan"), dict(tensors, **{"fc.bias": ([10], [float("nan")] * 10)}))
     t.refused(4, ["`fc.bias` was not finite before the first step"], program, "--data", data, "--out", "n", "--init", t.path("nan"))
-    # A file that is refused moves nothing; one that lies under --out is read before that run is set aside.
+    # A file that is refused moves nothing; nor does one that the run would move away, and a later one remove.
     final = content(t.path("c", "final.safetensors"))
     t.refused(3, ["cannot open"], program, "--data", data, "--out", "c", "--init", t.path("nothing"))
     t.check(content(t.path("c", "final.safetensors")) == final, "a refused --init leaves the earlier run where it is")
-    code, out, err = t.call(program, "--data", data, "--out", "c", "--steps", 0, "--init", t.path("c", "final.safetensors"))
-    t.check(code == 0 and content(t.path("c", "final.safetensors")) == final, "--init from what the run before left", out + err)
+    os.symlink("c", t.path("link"))
+    for name in ("c/final.safetensors", "link/final.safetensors", "c/run/step-00000010.safetensors"):
+        t.refused(2, ["the parameters of " + name, "--out"], program, "--data", data, "--out", "c", "--steps", 0, "--init", name)
+    t.check(content(t.path("c", "final.safetensors")) == final, "a refused --init moves nothing")
+    shutil.copy(t.path("c", "final.safetensors"), t.path("c", "start.safetensors"))
+    code, out, err = t.call(program, "--data", data, "--out", "c", "--steps", 0, "--init", "c/start.safetensors")
+    t.check(code == 0 and not err and content(t.path("c", "final.safetensors")) == final, "--init from another file under --out", out + err)
+    t.refused(2, ["c/final.safetensors.previous"], program, "--data", data, "--out", "c", "--init", "c/final.safetensors.previous")
+    code, out, err = t.call(program, "--data", data, "--out", "c", "--steps", 0, "--quiet")
+    t.check(code == 0 and "earlier run left in c was renamed to *.previous; the *.previous of the run before that one are gone" in err, "what is removed for good is said", out + err)
+    t.call(program, "--data", data, "--out", "e", "--steps", 2)
+    code, out, err = t.call(program, "--data", data, "--out", "e", "--steps", 3, "--resume", "--init", t.path("nothing"))
+    t.check(code == 0 and "--init " + t.path("nothing") + " is not used" in err, "--init beside a checkpoint", out + err)
 
 
 def test_epochs(t):

@@ -117,6 +117,12 @@ static void overrides() {
                  {{}, {{"train.momentum", "0.5"}}})
              .says("no optimizer of this file has it"),
          "--set of what no optimizer has");
+  expect(compile(text, {{}, {{"ema", "0.5"}}}).says("there is no `ema` in this file"), "--set of an average that there is not");
+  expect(!compile(text, {{}, {{"foo", "1"}}}).says("did you mean"), "--set of a key that is near to none");
+  const std::string scheduled = model(linear, std::string(plain) + "  schedule step(factor = 0.1, every = 2)\n");
+  expect(compile(scheduled, {{}, {{"end", "0.5"}}}).says("the schedule of this file does not have it"), "--set of what the schedule has not");
+  expect(compile(scheduled, {{}, {{"factor", "0.5"}}}).program.has_value(), "--set of what it has");
+  expect(compile(text, {{}, {{"lr", "1/100"}}}).says("in digits: 0.01 or 1e-2"), "--set of a fraction");
   expect(compile(text, {{}, {{"train.precision", "bf16"}}}).program.has_value(), "--set train.precision=bf16");
   std::string planned = text + "plan { microbatch 2 }\n";
   expect(compile(planned, {{}, {{"train.grain", "2"}}}).program.has_value(), "--set train.grain, whole grains");

@@ -132,7 +132,11 @@ int main() {
     void *volatile block = ::operator new(size);
     return block ? 0 : 1;
   });
-  isScarce("a full disk", "an output cannot be written: No space left on device", writeToFullDisk);
+  isScarce("a full disk", "cannot write an output: No space left on device", writeToFullDisk);
+  isScarce("a full disk, with its file", "cannot write gpt: No space left on device", [] {
+    beginsToWrite("gpt");
+    return writeToFullDisk();
+  });
   isScarce("a page of a file that is not there", "no place on the disk", touchBeyondEnd);
   isOurs("a bus error without a file", "it crashed", [] { return raise(SIGBUS); });
   isScarce("no thread", "a thread cannot be started", startThread);
