@@ -143,6 +143,37 @@ static void printBounds(llvm::raw_ostream &out, const Compilation &compilation) 
                          percentAbove(workers.each[w].forward + workers.each[w].backward, bound));
 }
 
+// What other budgets would give.
+static void printTradeOff(llvm::raw_ostream &out, const Compilation &compilation) {
+  const EntryPlan &step = compilation.entries.front();
+  const solve::Decision &decision = step.outcome.result.plan.decision;
+  const std::vector<solve::LadderPoint> &curve = step.outcome.tradeOff;
+  if (curve.empty())
+    return;
+  out << "\nbudget against predicted time\n";
+  auto isThis = [&](const solve::LadderPoint &point) {
+    return point.arenaBytes == decision.arenaBytes && point.microbatch == decision.microbatch;
+  };
+  // Neighbours that differ by less than a sixteenth of the whole range are passed over.
+  double range = curve.front().seconds - curve.back().seconds, last = 0;
+  std::vector<solve::LadderPoint> shown;
+  for (size_t i = 0; i < curve.size(); ++i) {
+    const solve::LadderPoint &point = curve[i];
+    if (i > 0 && i + 1 < curve.size() && !isThis(point) && last - point.seconds < range / 16)
+      continue;
+    last = point.seconds;
+    shown.push_back(point);
+  }
+  auto budgetText = [&](const solve::LadderPoint &point, int digits) { return bytesText(point.arenaBytes + compilation.allowance(), digits); };
+  int digits = 1; // as many as tell neighbours apart
+  for (size_t i = 1; i < shown.size(); ++i)
+    while (digits < 4 && shown[i].arenaBytes != shown[i - 1].arenaBytes && budgetText(shown[i], digits) == budgetText(shown[i - 1], digits))
+      ++digits;
+  for (const solve::LadderPoint &point : shown)
+    out << llvm::formatv("{0} {1,14}  {2,10}  {3} x {4}  {5}\n", isThis(point) ? " >" : "  ",
+                         budgetText(point, digits), secondsText(point.seconds), step.outcome.rows.graph.batch / point.microbatch, point.microbatch, point.name);
+}
+
 void printPlan(llvm::raw_ostream &out, const Compilation &compilation, const SourceList &sources) {
   if (compilation.workers.count > 1) {
     for (const std::string &line : compilation.summary())
@@ -203,31 +234,7 @@ void printPlan(llvm::raw_ostream &out, const Compilation &compilation, const Sou
         [](const solve::RowSummary &s) { return std::tuple(s.name, s.line, int(s.blocks)); },
         [](const Row &row) { return double(row.bytes); }, "a step");
   }
-  const std::vector<solve::LadderPoint> &curve = step.outcome.tradeOff;
-  if (curve.empty())
-    return;
-  out << "\nbudget against predicted time\n";
-  auto isThis = [&](const solve::LadderPoint &point) {
-    return point.arenaBytes == decision.arenaBytes && point.microbatch == decision.microbatch;
-  };
-  // Neighbours that differ by less than a sixteenth of the whole range are passed over.
-  double range = curve.front().seconds - curve.back().seconds, last = 0;
-  std::vector<solve::LadderPoint> shown;
-  for (size_t i = 0; i < curve.size(); ++i) {
-    const solve::LadderPoint &point = curve[i];
-    if (i > 0 && i + 1 < curve.size() && !isThis(point) && last - point.seconds < range / 16)
-      continue;
-    last = point.seconds;
-    shown.push_back(point);
-  }
-  auto budgetText = [&](const solve::LadderPoint &point, int digits) { return bytesText(point.arenaBytes + compilation.allowance(), digits); };
-  int digits = 1; // as many as tell neighbours apart
-  for (size_t i = 1; i < shown.size(); ++i)
-    while (digits < 4 && shown[i].arenaBytes != shown[i - 1].arenaBytes && budgetText(shown[i], digits) == budgetText(shown[i - 1], digits))
-      ++digits;
-  for (const solve::LadderPoint &point : shown)
-    out << llvm::formatv("{0} {1,14}  {2,10}  {3} x {4}  {5}\n", isThis(point) ? " >" : "  ",
-                         budgetText(point, digits), secondsText(point.seconds), graph.batch / point.microbatch, point.microbatch, point.name);
+  printTradeOff(out, compilation);
 }
 
 } // namespace cinch::report
