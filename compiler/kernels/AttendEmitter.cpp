@@ -189,18 +189,7 @@ Place AttendEmitter::place(const View &view, ValueRange leading) {
 // An operand of bf16 lies as that; whoever reads it gets the f32 that it stands for.
 static Type typeInMemory(Place place) { return cast<MemRefType>(place.memory.getType()).getElementType(); }
 bool AttendEmitter::isNarrow(Place place) { return typeInMemory(place).isInteger(16); }
-Value AttendEmitter::widened(Value x) {
-  Type of = x.getType();
-  if (!getElementTypeOrSelf(of).isInteger(16))
-    return x;
-  auto shaped = dyn_cast<VectorType>(of);
-  auto like = [&](Type element) -> Type { return shaped ? Type(VectorType::get(shaped.getShape(), element)) : element; };
-  Type bits = like(b.getI32Type());
-  Value shift = arith::ConstantOp::create(b, loc, bits, shaped ? TypedAttr(DenseElementsAttr::get(cast<VectorType>(bits), int32_t(16)))
-                                                              : TypedAttr(b.getI32IntegerAttr(16)));
-  Value wide = arith::ShLIOp::create(b, loc, arith::ExtUIOp::create(b, loc, bits, x), shift);
-  return arith::BitcastOp::create(b, loc, like(elem), wide);
-}
+Value AttendEmitter::widened(Value x) { return getElementTypeOrSelf(x.getType()).isInteger(16) ? emitWidened(b, loc, x) : x; }
 
 Value AttendEmitter::load(Place place, Value offset) {
   return widened(memref::LoadOp::create(b, loc, place.memory, add(place.at, offset)));

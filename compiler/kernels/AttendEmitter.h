@@ -192,8 +192,8 @@ int64_t attendScratch(const AttendSpec &, int64_t own, const TargetInfo &);
 int64_t attendDrawBytes(const AttendSpec &);
 int64_t attendPanelBytes(const AttendSpec &, const TargetInfo &);
 
-// Where panels of words lie, in words of four bytes: A, then B, then results of AMX; or the operand that was widened. A product has at most 64 rows, and as many terms as a
-// key has features or a block has keys.
+// Where panels of words lie, in words of four bytes: A, then B, then results of AMX; or the operand that was widened. A product has at most
+// 64 rows, and as many terms as a key has features or a block has keys.
 struct AttendPanels {
   int64_t a = 0, pitchA, stepA, b, results, words; // pitchA: between rows, stepA: between steps that have all rows
   int64_t pitchOfWidened, widened;

@@ -171,7 +171,7 @@ struct ContractPlan {
   // Pairs: so many stretches of the inner dim are one run.
   int64_t stretches() const { return pairs ? std::max<int64_t>(1, runLength / k.size) : 1; }
   bool hasWords() const { return amx || (dots && runLength > 1); } // panels hold them, two elements each
-  int64_t group() const { return amx ? kPairBlock : inOrder ? 2 : 4; }           // elements of k that a run is filled up to
+  int64_t group() const { return amx ? kPairBlock : inOrder ? 2 : 4; } // elements of k that a run is filled up to
   int64_t wordsOf(int64_t elements) const { return (elements + group() - 1) / group() * group() / 2; }
   int64_t blockSteps() const; // of the tile, for the longest block
   bool rowsInPanelA() const { return packA == PackedA::Rows || (amx && packA != PackedA::No); } // not its columns

@@ -46,7 +46,8 @@ bool isReadOnTheSpot(Value value) {
 // The loop with other operands; its block has the arguments for them.
 nn::ScanOp withOperands(nn::ScanOp scan, ValueRange slices, ValueRange wholes, TypeRange results) {
   OpBuilder b(scan);
-  auto made = nn::ScanOp::create(b, scan.getLoc(), results, scan.getInits(), slices, scan.getStacks(), scan.getFirsts(), wholes, scan.getTrips(), scan.getReverse());
+  auto made = nn::ScanOp::create(b, scan.getLoc(), results, scan.getInits(), slices, scan.getStacks(), scan.getFirsts(), wholes, scan.getTrips(),
+                                 scan.getReverse());
   made->setDiscardableAttrs(scan->getDiscardableAttrDictionary());
   made.getBody().takeBody(scan.getBody());
   scan->replaceAllUsesWith(made->getResults());
@@ -100,7 +101,7 @@ nn::ScanOp enter(nn::ScanOp scan, unsigned index) {
   Operation *op = slice.getDefiningOp();
   const int64_t trips = int64_t(scan.getTrips());
   if (!op || !op->hasTrait<OpTrait::Elementwise>() || op->getNumResults() != 1 || !slice.hasOneUse() || op->getBlock() != scan->getBlock() ||
-      nn::tensorOf(slice).getDimSize(0) != trips || hasHint(op) || !isReadOnTheSpot(scan.part(index)))
+      scan.part(index).getType() != nn::ScanOp::partOf(slice.getType()) || hasHint(op) || !isReadOnTheSpot(scan.part(index)))
     return {};
   SmallVector<Part> parts(op->getNumOperands());
   llvm::SmallSetVector<Value, 4> sliced, read;

@@ -73,9 +73,11 @@ bool findParts(Value value, SmallVectorImpl<Operation *> &moves, SmallVectorImpl
   return true;
 }
 
-// Is there more to be said of a rounding than where it belongs?
+// Is all that is said of a rounding said of `op`, too?
 bool isPlain(nn::CastOp rounding, Operation *op) {
-  return llvm::all_of(rounding->getDiscardableAttrs(), [&](NamedAttribute attribute) { return op->getDiscardableAttr(attribute.getName()) == attribute.getValue(); });
+  return llvm::all_of(rounding->getDiscardableAttrs(), [&](NamedAttribute attribute) {
+    return op->getDiscardableAttr(attribute.getName()) == attribute.getValue();
+  });
 }
 
 void hoist(Operation *op, OpBuilder &b) {
