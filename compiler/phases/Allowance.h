@@ -29,7 +29,7 @@ struct OperationCounts {
 // and what each adds of the others' come on top, and their workers share less code.
 inline int64_t guessedBinaryBytes(const OperationCounts &counts, int64_t stages, int64_t replicas, int64_t shards) {
   bool shared = shards > 1;
-  int64_t anOperation = (shared ? 180 : 112) + (shared ? 120 : 40) * (replicas - 1);
+  int64_t anOperation = (shared ? 180 : 132) + (shared ? 120 : 40) * (replicas - 1);
   int64_t messages = shared ? ((10 * stages * replicas + 16) * shards) << 10 : 0;
   return (int64_t(1230) << 10) + anOperation * counts.all + 320 * counts.different + 9000 * counts.differentWindows +
          (4000 + 6500 * (replicas - 1)) * counts.differentPairs + (int64_t(16) << 10) * (stages - 1) + messages;
