@@ -1,10 +1,8 @@
 // NN.cpp: the dialect and its attributes.
 #include "dialects/nn/NN.h"
-#include "dialects/nn/Costs.h"
 #include "dialects/nn/Grain.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
-#include "dialects/nn/ShapeRules.h"
 #include "dialects/ops/Optimizers.h"
 #include <numeric>
 
@@ -233,48 +231,6 @@ Attribute OptimizerAttr::parse(AsmParser &parser, Type) {
                                           DenseF64ArrayAttr::get(parser.getContext(), values));
 }
 
-// Operands stand in the order image, output, filter or image, output.
-Value ConvOp::part(ConvPart part) {
-  ConvPart first = getGives() == ConvPart::Image ? ConvPart::Output : ConvPart::Image;
-  return part == getGives() ? getResult() : part == first ? getLhs() : getRhs();
-}
-
-// C2 of update.
-static LogicalResult verifySlots(UpdateOp op) {
-  auto slots = op.getOptimizer().rule().slotsWith(op.getOptimizer().getValues().asArrayRef());
-  if (op.getState().size() != slots.size() || op.getNewState().size() != slots.size())
-    return op.emitOpError() << "expected the old and the new state of " << slots.size() << " slots, got "
-                            << op.getState().size() << " and " << op.getNewState().size();
-  return success();
-}
-
-// ---- Lists of labels: [[0, 1], [0]] ---------------------------------------------------------------------------------
-static ParseResult parseLabelLists(OpAsmParser &parser, ArrayAttr &lists) {
-  SmallVector<Attribute> all;
-  auto parseOne = [&]() -> ParseResult {
-    SmallVector<int64_t> labels;
-    auto parseLabel = [&] { return parser.parseInteger(labels.emplace_back()); };
-    if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseLabel))
-      return failure();
-    all.push_back(DenseI64ArrayAttr::get(parser.getContext(), labels));
-    return success();
-  };
-  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseOne))
-    return failure();
-  lists = ArrayAttr::get(parser.getContext(), all);
-  return success();
-}
-
-static void printLabelLists(OpAsmPrinter &printer, Operation *, ArrayAttr lists) {
-  printer << '[';
-  llvm::interleaveComma(lists, printer, [&](Attribute labels) {
-    printer << '[';
-    llvm::interleaveComma(cast<DenseI64ArrayAttr>(labels).asArrayRef(), printer);
-    printer << ']';
-  });
-  printer << ']';
-}
-
 } // namespace cinch::nn
 
 #include "dialects/nn/Interfaces.cpp.inc"
@@ -282,16 +238,11 @@ static void printLabelLists(OpAsmPrinter &printer, Operation *, ArrayAttr lists)
 #include "dialects/nn/NNEnums.cpp.inc"
 #define GET_ATTRDEF_CLASSES
 #include "dialects/nn/NNAttrs.cpp.inc"
-#define GET_OP_CLASSES
-#include "dialects/nn/NNOps.cpp.inc"
 
 void cinch::nn::NNDialect::initialize() {
   addAttributes<
 #define GET_ATTRDEF_LIST
 #include "dialects/nn/NNAttrs.cpp.inc"
       >();
-  addOperations<
-#define GET_OP_LIST
-#include "dialects/nn/NNOps.cpp.inc"
-      >();
+  registerNNDialectOperations(this);
 }
