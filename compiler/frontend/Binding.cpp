@@ -440,6 +440,8 @@ bool Elaborator::checkPlaced(const Call &call, const std::vector<std::optional<A
     } else if (parameter.type && !value.isTensor() && !value.isNumber() && !value.isBool()) {
       report(Code::E0301, placed[i]->span, who + " is a tensor, but this is " + kindName(value), caller);
       good = false;
+    } else if (!checkRange(call.layer, parameter, *placed[i], caller)) {
+      good = false;
     }
   }
   return good;

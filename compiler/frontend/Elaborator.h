@@ -259,6 +259,7 @@ private:
   bool bindCall(const Call &call, Frame &callee, Frame &caller);
   bool placeArguments(const Call &call, Frame &caller, std::vector<std::optional<Argument>> &placed);
   bool checkPlaced(const Call &call, const std::vector<std::optional<Argument>> &placed, Frame &caller, bool good);
+  bool checkRange(const ast::LayerItem &, const ast::Parameter &, const Argument &, Frame &caller);
   bool bindDefaultSizes(const Call &call, Frame &callee, Frame &caller);
   bool bindConstants(const Call &call, const std::vector<std::optional<Argument>> &placed, Frame &callee);
   bool bindTensors(const Call &call, const std::vector<std::optional<Argument>> &placed, Frame &callee, Frame &caller);
