@@ -5,6 +5,7 @@
 #include "compiler/phases/Version.h"
 #include "compiler/solve/stages/Schedule.h"
 #include "compiler/solve/Remat.h"
+#include "compiler/tools/Complain.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Config/llvm-config.h"
@@ -72,9 +73,9 @@ struct Flags {
                                     cl::value_desc("STRATEGY"), PLANNING};
   cl::opt<std::string> microbatch{"microbatch", cl::desc("examples at a time, a divisor of the batch, or auto"),
                                          cl::value_desc("N|auto"), PLANNING};
-  cl::opt<unsigned> orderSeed{"order-seed",
+  cl::opt<std::string> orderSeed{"order-seed",
                               cl::desc("start from a random legal order of the kernels (for tests: no bit changes)"),
-                              cl::value_desc("N"), cl::init(0), COMPILING};
+                              cl::value_desc("N"), COMPILING};
   cl::opt<std::string> rowBlocks{"row-blocks",
                                  cl::desc("rows that work on single positions runs on at a time, none, or auto (the default)"),
                                  cl::value_desc("N|none|auto"), PLANNING};
@@ -153,7 +154,7 @@ struct Flags {
 } // namespace
 
 [[noreturn]] static void usage(const Twine &message) {
-  errs() << "cinch: " << shortened(message.str()) << "\n";
+  complain("cinch: " + shortened(message.str()) + "\n", "usage");
   exit(2);
 }
 
@@ -266,8 +267,13 @@ static void checkArguments(const Flags &flags, ArrayRef<const char *> arguments)
     cl::Option *option = flagOf(*sub, argument.ltrim('-'));
     if (!option)
       refuseFlag(flags, command, argument);
-    if (option->getValueExpectedFlag() == cl::ValueRequired && argument.ltrim('-') == option->ArgStr)
-      ++i; // its value
+    // What LLVM's parser would say of values, it would say as text.
+    StringRef word = argument.ltrim('-');
+    bool takesOne = option->getValueExpectedFlag() == cl::ValueRequired;
+    if (takesOne && word == option->ArgStr && ++i == arguments.size()) // its value
+      usage("`" + argument + "` expects a value\n  help: " + argument + " " + option->ValueStr);
+    if (!takesOne && option->getFormattingFlag() != cl::Prefix && word.contains('='))
+      usage("`" + argument.split('=').first + "` takes no value, got `" + word.split('=').second + "`");
   }
   checkWords(flags, command, words);
 }
@@ -331,7 +337,7 @@ static void parseFlags(Flags &f, int argc, char **argv) {
                                    "cinch: compiles a training program to an executable that keeps a memory budget\n\n"
                                    "  cinch gpt.cinch --memory-budget 3GiB -o train && ./train\n",
                                    &errors)) {
-    errs() << problems;
+    complain(problems, "usage");
     exit(2);
   }
 }
@@ -380,7 +386,8 @@ static void readPlanning(const Flags &f, CommandLine &line) {
   if (f.microbatch.getNumOccurrences())
     line.microbatch = f.microbatch == "auto" ? 0 : positive(f.microbatch, "microbatch");
   line.check.microbatchGiven = line.microbatch.has_value();
-  line.orderSeed = f.orderSeed;
+  if (f.orderSeed.getNumOccurrences() && StringRef(f.orderSeed).getAsInteger(10, line.orderSeed))
+    usage("--order-seed expects a whole number, got '" + f.orderSeed + "'");
   if (f.rowBlocks.getNumOccurrences())
     line.rowBlocks = f.rowBlocks == "auto" ? 0 : f.rowBlocks == "none" ? -1 : positive(f.rowBlocks, "row-blocks");
   readStages(f, line);

@@ -1,7 +1,7 @@
 // Workers.cpp: numbers of workers are tried in turn; those for which the proven bound is above the budget are not planned.
 #include "compiler/tools/Workers.h"
 
-#include "llvm/Support/raw_ostream.h"
+#include "compiler/tools/Complain.h"
 
 #include <algorithm>
 #include <thread>
@@ -10,7 +10,7 @@
 namespace cinch {
 
 static int usage(const std::string &text) {
-  llvm::errs() << "cinch: " << text << "\n";
+  complain("cinch: " + text + "\n", "usage");
   return 2;
 }
 

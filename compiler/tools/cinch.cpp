@@ -21,6 +21,7 @@
 #include "compiler/target/Link.h"
 #include "compiler/target/LowerKernels.h"
 #include "compiler/target/Object.h"
+#include "compiler/tools/Complain.h"
 #include "compiler/tools/Fmt.h"
 #include "compiler/tools/GptShape.h"
 #include "compiler/tools/LanguageServer.h"
@@ -50,17 +51,6 @@
 #include <sched.h>
 
 using namespace cinch;
-
-// Whether messages are objects of JSON: set once, from --diagnostics-format.
-static bool asJson = false;
-
-// Says what diagnostics do not: of no place in a file. `text` ends its last line.
-static void complain(llvm::StringRef text, const char *code) {
-  if (asJson && !text.empty())
-    llvm::errs() << messageAsJson({text.data(), text.size()}, code);
-  else
-    llvm::errs() << text;
-}
 
 static int writeOutput(const std::string &path, llvm::StringRef bytes) {
   std::error_code error;
@@ -125,8 +115,9 @@ static bool chooseCosts(const CommandLine &line, CompileOptions &options) {
   analysis::Profile profile;
   std::string problem;
   if (!analysis::parseProfile((*file)->getBuffer().str(), profile, problem)) {
-    llvm::errs() << "cinch: the profile '" << path << "' cannot be used: " << problem
-                 << "\n  help: cinch calibrate writes it anew; --profile none plans with built-in costs\n";
+    complain("cinch: the profile '" + path + "' cannot be used: " + problem +
+                 "\n  help: cinch calibrate writes it anew; --profile none plans with built-in costs\n",
+             "input");
     return false;
   }
   std::string cpu = line.cpu.empty() || line.cpu == "native" ? llvm::sys::getHostCPUName().str() : line.cpu;
@@ -168,7 +159,7 @@ static int compile(const CommandLine &line, const Program &program, const Source
     options.budget = program.plan.memory;
   options.hostBudget = line.hostBudget;
   if (options.hostBudget && !line.target.isDevice()) {
-    llvm::errs() << "cinch: --host-memory-budget is for a program on a GPU (--target nvidia); what a CPU computes lies in its memory anyway\n";
+    complain("cinch: --host-memory-budget is for a program on a GPU (--target nvidia); what a CPU computes lies in its memory anyway\n", "usage");
     return 2;
   }
   options.microbatch = line.microbatch ? *line.microbatch : program.plan.microbatch;
@@ -445,7 +436,7 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
 static int planCluster(const CommandLine &line, const Program &program) {
   solve::GptModel model;
   if (std::string why = gptShape(program, model); !why.empty()) {
-    llvm::errs() << "error: plan --cluster is for GPTs, and " << line.input << " is none: " << why << "\n";
+    complain("error: plan --cluster is for GPTs, and " + line.input + " is none: " + why + "\n", "refused");
     return 1;
   }
   if (double own = parametersOf(program), taken = model.parameters(); std::abs(own - taken) > 0.1 * taken)
@@ -501,8 +492,8 @@ int main(int argc, char **argv) {
   // Passes over several functions run side by side, and none takes bytes that another arena has freed: few arenas keep the peak low. With one,
   // the threads that generate kernels wait for one another.
   mallopt(M_ARENA_MAX, 2);
+  chooseFormat(argc, argv);
   CommandLine line = parseCommandLine(argc, argv);
-  asJson = line.jsonDiagnostics;
   if (line.command == Command::Solve) {
     std::vector<std::string> arguments(line.rest.begin() + (line.rest.empty() ? 0 : 1), line.rest.end());
     if (!line.rest.empty() && line.rest[0] == "remat")
@@ -563,7 +554,7 @@ int main(int argc, char **argv) {
     return planCluster(line, *program);
   std::string unknown;
   if (!target::createMachine(line.cpu, &unknown)) {
-    llvm::errs() << "cinch: --cpu: " << unknown << "\n";
+    complain("cinch: --cpu: " + unknown + "\n", "usage");
     return 2;
   }
   if (line.command == Command::Calibrate)
