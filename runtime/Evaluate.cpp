@@ -92,7 +92,27 @@ static int chosenDataset() {
   return meta.trainDataset;
 }
 
-// --data-file: that file in the place of the one that `entry` reads of the data set, which is called as the file is.
+// What a data set is called that is read from this file: as the file is, without its ending. If a set of the program has that name, the
+// ending stays, so that neither's results take the place of the other's: names of sets have no dots.
+static const char *nameOfFile(const char *file) {
+  const char *slash = strrchr(file, '/');
+  const char *base = slash ? slash + 1 : file, *dot = strrchr(base, '.');
+  size_t length = dot && dot > base ? size_t(dot - base) : strlen(base);
+  if (length == 0)
+    fail(kUsage, "--data-file %s: it is not the name of a file", file);
+  for (const DatasetSpec &spec : run.meta.datasets) {
+    if (strlen(spec.name) != length || memcmp(spec.name, base, length) != 0)
+      continue;
+    if (base[length])
+      return copyText(base, strlen(base));
+    Text name;
+    name.add("%s.file", base); // it has no ending
+    return copyText(name.data, name.size);
+  }
+  return copyText(base, length);
+}
+
+// --data-file: that file in the place of the one that `entry` reads of the data set, which is called by nameOfFile.
 void takeDataFile(int dataset, const Entry &entry) {
   const char *file = run.options.dataFile;
   if (!file)
@@ -114,16 +134,12 @@ void takeDataFile(int dataset, const Entry &entry) {
          "that with --data",
          file, entry.name, spec.name, files.data);
   }
-  const char *slash = strrchr(file, '/');
-  const char *base = slash ? slash + 1 : file, *dot = strrchr(base, '.');
-  size_t length = dot && dot > base ? size_t(dot - base) : strlen(base);
-  if (length == 0)
-    fail(kUsage, "--data-file %s: it is not the name of a file", file);
+  const char *name = nameOfFile(file);
   spec.files[read] = file;
   spec.folder = ""; // from where we are
   spec.holdOut = 0; // all of its rows
   spec.held = false;
-  spec.name = copyText(base, length);
+  spec.name = name;
 }
 
 // Standard output in pieces: a metric may have any number of values.

@@ -75,6 +75,16 @@ def main():
     verdicts.expect(np.array_equal(load("logits", "fresh"), logits[:7]), "--data-file of a set with several files, one read")
     said = call(with_clauses, "predict", "--data-file", "fresh.npy", allowed=(2,)).stdout
     verdicts.expect("predict reads more than one file of data `train` (x.npy, y.npy)" in said, said)
+    # A file that is called as a data set is: neither's results take the place of the other's.
+    (data / "other").mkdir()
+    for name in ("table.csv", "table"):
+        (data / "other" / name).write_text("\n".join(["a,b,c,d,e,f"] + rows[:9]) + "\n")
+    (data / "t.csv").write_text((data / "new customers.csv").read_text())
+    call(without, "predict", "--data", data, "--on", "table")
+    call(without, "predict", "--on", "table", "--data-file", "other/table.csv")
+    call(without, "predict", "--on", "table", "--data-file", "other/table")
+    for name, examples in (("table", 25), ("table.csv", 9), ("table.file", 9)):
+        verdicts.expect(np.array_equal(load("logits", name), logits[:examples]), "results of " + name)
     said = call(without, "predict", "--on", "table", "--data-file", "nowhere.csv", allowed=(3,)).stdout
     verdicts.expect("data `nowhere`: cannot open nowhere.csv: No such file" in said and "--data names" not in said, said)
     verdicts.expect("looked for from the current folder, %s)" % data in said, said)
