@@ -6,7 +6,6 @@ of the CPU's program, whose products add in another order. Faults planted into t
 usage: nvidia_bf16.py [NAME...]      a NAME chooses cases by a part of it
 """
 import re
-import sys
 
 import numpy as np
 
@@ -164,12 +163,5 @@ def planted_faults():
     verdicts.expect(min(found.values()) > 0 and sum(found.values()) >= 8, "too few faults were found: %s" % found)
 
 
-def main():
-    chosen = [entry for entry in enumerate(CASES) if not sys.argv[1:] or any(word in entry[1].name for word in sys.argv[1:])]
-    programs.in_parallel(check, chosen)
-    if not sys.argv[1:] or "faults" in sys.argv[1:]:
-        planted_faults()
-
-
 if __name__ == "__main__":
-    verdicts.run(main)
+    verdicts.run(lambda: standin.try_cases(CASES, check, planted_faults))

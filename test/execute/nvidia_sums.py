@@ -6,7 +6,6 @@ another lies where the plan has room for it. Barriers left out between the value
 usage: nvidia_sums.py [NAME...]      a NAME chooses cases by a part of it
 """
 import re
-import sys
 
 import numpy as np
 
@@ -125,12 +124,5 @@ def planted_faults():
     verdicts.expect(sum(found) >= 2, "%d of %d barriers that are left out are found" % (sum(found), len(found)))
 
 
-def main():
-    chosen = [entry for entry in enumerate(CASES) if not sys.argv[1:] or any(word in entry[1].name for word in sys.argv[1:])]
-    programs.in_parallel(check, chosen)
-    if not sys.argv[1:] or "faults" in sys.argv[1:]:
-        planted_faults()
-
-
 if __name__ == "__main__":
-    verdicts.run(main)
+    verdicts.run(lambda: standin.try_cases(CASES, check, planted_faults))

@@ -6,7 +6,6 @@ within a box. Planted faults are found.
 
 usage: nvidia_wgmma.py [NAME...]      a NAME chooses cases by a part of it
 """
-import sys
 
 import numpy as np
 
@@ -75,12 +74,5 @@ def planted_faults():
     verdicts.expect(min(found.values()) > 0, "a kind of fault was not found: %s" % found)
 
 
-def main():
-    chosen = [entry for entry in enumerate(CASES) if not sys.argv[1:] or any(word in entry[1].name for word in sys.argv[1:])]
-    programs.in_parallel(lambda entry: bf16.check(entry, (TARGET,)), chosen)
-    if not sys.argv[1:] or "faults" in sys.argv[1:]:
-        planted_faults()
-
-
 if __name__ == "__main__":
-    verdicts.run(main)
+    verdicts.run(lambda: standin.try_cases(CASES, lambda entry: bf16.check(entry, (TARGET,)), planted_faults))

@@ -1,6 +1,7 @@
 """Programs for a GPU, executed on the CPU: the kernels' LLVM IR as this CPU's code (test/nvidia/nvcpu.cpp), under a driver that is none
 (test/nvidia/standin.cpp). What runs is the binary that would run on a GPU, but for the code generator of PTX, ptxas and the driver."""
 import hashlib
+import sys
 
 import processes
 import programs
@@ -61,3 +62,12 @@ class Program:
         out = programs.FOLDER / (name + "-out")
         ended = self.run(*arguments, "--out", out, library=library, allowed=range(256), seed=number)
         return ended, (out / "final.safetensors").read_bytes() if ended.returncode == 0 else None
+
+
+def try_cases(cases, check, planted_faults):
+    """A script's cases, numbered, side by side; then its faults. With words on the command line: the cases with one of them in their name, and
+    the faults if one is `faults`."""
+    words = sys.argv[1:]
+    programs.in_parallel(check, [entry for entry in enumerate(cases) if not words or any(word in entry[1].name for word in words)])
+    if not words or "faults" in words:
+        planted_faults()
