@@ -5,6 +5,7 @@
 // Threads behind the last column do the last columns once more and store nothing, so that no load waits for a branch either.
 #include "compiler/kernels/LoopEmitter.h"
 #include "compiler/kernels/MathEmit.h"
+#include "compiler/kernels/Simt.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -40,10 +41,8 @@ template <class Body> void LoopEmitter::forEach(const Neighbours &mine, Body bod
   lane = own;
 }
 
-static Type accessOf(OpBuilder &b, Elem elem, size_t columns) { return VectorType::get({int64_t(columns)}, storedType(b, elem)); }
-static Attribute alignmentOf(OpBuilder &b, Elem elem, size_t columns) {
-  return b.getI64IntegerAttr(std::min<int64_t>(int64_t(columns) * bytesOf(elem), 16));
-}
+VectorType LoopEmitter::accessOf(Elem elem, int64_t columns) { return VectorType::get({columns}, storedType(b, elem)); }
+Attribute LoopEmitter::alignmentOf(Elem elem, int64_t columns) { return b.getI64IntegerAttr(std::min<int64_t>(columns * bytesOf(elem), 16)); }
 
 void LoopEmitter::loadTogether(int node, const Neighbours &mine, MutableArrayRef<Lanes> columns) {
   const LoopNode &n = spec.nodes[node];
@@ -51,8 +50,8 @@ void LoopEmitter::loadTogether(int node, const Neighbours &mine, MutableArrayRef
   if (columns.size() == 1 || !isOneAccess(n.view, n.elem, int64_t(columns.size())))
     return forEach(mine, [&](size_t each) { columns[each].values[node] = load(n.view, from, n.elem, &columns[each]); });
   Value at = addIndex(addIndex(from, columns.front().column), mine.first);
-  auto loaded = vector::LoadOp::create(b, loc, cast<VectorType>(accessOf(b, n.elem, columns.size())), buffer(n.view.buffer, n.elem), ValueRange{at});
-  loaded->setAttr("alignment", alignmentOf(b, n.elem, columns.size()));
+  auto loaded = vector::LoadOp::create(b, loc, accessOf(n.elem, int64_t(columns.size())), buffer(n.view.buffer, n.elem), ValueRange{at});
+  loaded->setAttr("alignment", alignmentOf(n.elem, int64_t(columns.size())));
   for (size_t each = 0; each < columns.size(); ++each)
     columns[each].values[node] = toValue(b, loc, vector::ExtractOp::create(b, loc, loaded, ArrayRef<int64_t>{int64_t(each)}), n.elem);
 }
@@ -68,9 +67,9 @@ void LoopEmitter::storeTogether(int store, Value base, const Neighbours &mine, A
   for (const Lanes &lanes : columns)
     stored.push_back(toStored(b, loc, operand(target.node, lanes, pre), elem));
   auto put = [&] {
-    Value all = vector::FromElementsOp::create(b, loc, cast<VectorType>(accessOf(b, elem, columns.size())), stored);
+    Value all = vector::FromElementsOp::create(b, loc, accessOf(elem, int64_t(columns.size())), stored);
     Value at = addIndex(addIndex(base, columns.front().column), mine.first);
-    vector::StoreOp::create(b, loc, all, buffer(target.view.buffer, elem), ValueRange{at})->setAttr("alignment", alignmentOf(b, elem, columns.size()));
+    vector::StoreOp::create(b, loc, all, buffer(target.view.buffer, elem), ValueRange{at})->setAttr("alignment", alignmentOf(elem, int64_t(columns.size())));
   };
   if (!mine.mask)
     return put();
@@ -199,6 +198,58 @@ void LoopEmitter::teamColumns(Value column, int64_t together) {
     return next;
   };
   storeSums(row, mine, spec.blockRows > 0 ? forBlocks(initial, block) : rows(index(0), plan.rows, initial));
+}
+
+// ---- Rows of one number --------------------------------------------------------------------------------------------------
+
+// A chain over rows that have no columns: what a row adds is the same for all threads of a team, which would wait for memory row by row. Instead each
+// thread evaluates every sixteenth row, several of these at once, and hands what it found to the others, who add in the order of the rows.
+bool LoopEmitter::threadsTakeRows(const Work &row) const {
+  if (!plan.teams || row.chains.empty() || !row.stores.empty() || row.addAt || !row.reductions.empty())
+    return false;
+  for (size_t n = 0; n < spec.nodes.size(); ++n)
+    if (row.needed[n] && spec.nodes[n].op != LoopOp::ReduceChain && (plan.variesCol[n] || plan.isDraw(int(n))))
+      return false;
+  return std::none_of(row.chains.begin(), row.chains.end(), [&](int chain) { return plan.variesCol[chain]; });
+}
+
+LoopEmitter::Values LoopEmitter::forRowsOfThreads(const Work &row, Value first, int64_t count, ValueRange initial,
+                                                  llvm::function_ref<Values(ValueRange)> single) {
+  constexpr int64_t kTogether = 8; // rows of a thread
+  const Neighbours none;
+  auto walk = [&](Value from, int64_t rows, int64_t together, ValueRange sums) {
+    auto loop = scf::ForOp::create(b, loc, from, addIndex(from, index(rows)), index(together * kLoopLanes), sums,
+                                   [&](OpBuilder &, Location, Value begin, ValueRange carried) {
+      std::vector<RowAhead> read;
+      for (int64_t u = 0; u < together; ++u)
+        read.push_back(readRow(row, none, addIndex(addIndex(begin, index(u * kLoopLanes)), lane)));
+      Values next(carried.begin(), carried.end());
+      for (const RowAhead &mine : read) {
+        std::vector<Value> kept = scalars;
+        scalars = mine.scalars;
+        chainIndex = mine.chainIndex;
+        emitScalars(row, 0);
+        for (int thread = 0; thread < kLoopLanes; ++thread)
+          for (size_t i = 0; i < row.chains.size(); ++i) {
+            const LoopNode &chain = spec.nodes[row.chains[i]];
+            next[i] = combine(chain.reduce, next[i], simt::fromThread(b, loc, scalars[chain.args[0]], thread));
+          }
+        scalars = kept;
+        chainIndex.clear();
+      }
+      scf::YieldOp::create(b, loc, next);
+    });
+    return Values(loop.getResults().begin(), loop.getResults().end());
+  };
+  Values sums(initial.begin(), initial.end());
+  int64_t done = 0;
+  for (int64_t together : {kTogether, int64_t(1)}) {
+    const int64_t rows = (count - done) / (together * kLoopLanes) * (together * kLoopLanes);
+    if (rows > 0)
+      sums = walk(addIndex(first, index(done)), rows, together, sums);
+    done += rows;
+  }
+  return done == count ? sums : forRows(addIndex(first, index(done)), count - done, sums, single);
 }
 
 // The item's columns.

@@ -130,11 +130,15 @@ void LoopEmitter::runSweep(int sweep) {
       next.push_back(accumulators[chain]);
     return next;
   };
+  const bool ofThreads = threadsTakeRows(rowWork(sweep));
+  auto rows = [&](Value first, int64_t count, ValueRange sums) {
+    return ofThreads ? forRowsOfThreads(rowWork(sweep), first, count, sums, row) : forRows(first, count, sums, row);
+  };
   Values results;
   if (plan.shares > 1) { // no chains beside it
     forRowsOfShare([&] { row({}); });
   } else if (spec.blockRows == 0) {
-    results = forRows(index(0), plan.rows, initial, row);
+    results = rows(index(0), plan.rows, initial);
   } else if (spec.addAt.present) { // no chains beside it
     forBlocks({}, [&](Value first, ValueRange) {
       for (AddAtWalk walk : {AddAtWalk::Clear, AddAtWalk::Sum, AddAtWalk::Flush}) {
@@ -146,7 +150,7 @@ void LoopEmitter::runSweep(int sweep) {
   } else {
     results = forBlocks(initial, [&](Value first, ValueRange totals) {
       startBlock(inScratch);
-      Values next = forRows(first, spec.blockRows, fresh, row);
+      Values next = rows(first, spec.blockRows, fresh);
       endBlock(inScratch);
       for (size_t i = 0; i < chains.size(); ++i)
         next[i] = combine(spec.nodes[chains[i]].reduce, totals[i], next[i]);

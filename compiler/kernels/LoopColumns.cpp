@@ -215,7 +215,10 @@ void LoopEmitter::runColumns(const std::vector<int> &reductions, const std::vect
     place.push_back({from, initial.size() - from});
   }
   Value begin = columnBegin;
-  if (chains.empty() && stores.empty() && !addAt && anyOrderSuits(reductions, pre)) {
+  const bool anyOrder = chains.empty() && stores.empty() && !addAt && anyOrderSuits(reductions, pre);
+  if (Wide wide = anyOrder && plan.teams ? wideOf({}, pre) : Wide(); wide.together > 0 && wide.aligned) {
+    begin = reduceWide(wide, reductions, initial, pre);
+  } else if (anyOrder) {
     begin = index(spec.cols / (kAnyOrderVectors * kLoopLanes) * (kAnyOrderVectors * kLoopLanes));
     initial = reduceInAnyOrder(reductions, begin, initial, pre);
   }

@@ -95,6 +95,9 @@ private:
   RowAhead readRow(const Work &row, const Neighbours &, Value number);
   void loadTogether(int node, const Neighbours &, llvm::MutableArrayRef<Lanes> columns);
   void computeRow(const Work &row, const Neighbours &, RowAhead, llvm::function_ref<void(int, size_t, Value)> take);
+  // Chains over rows of one number, which the threads of a team share. `single`: a row for all of them.
+  bool threadsTakeRows(const Work &row) const;
+  Values forRowsOfThreads(const Work &row, Value first, int64_t count, mlir::ValueRange initial, llvm::function_ref<Values(mlir::ValueRange)> single);
   void storeTogether(int store, Value base, const Neighbours &, llvm::ArrayRef<Lanes> columns, const Preheader &);
   void storeSums(const Work &row, const Neighbours &, mlir::ValueRange sums);
   Values startsOf(const Work &row, const Neighbours &, Values &fresh);
@@ -130,6 +133,10 @@ private:
   Wide wideOf(const std::vector<int> &stores, const Preheader &) const;
   void chosenFrom(int node, std::vector<int> &loads) const;
   Value basesAreAligned();
+  mlir::VectorType accessOf(Elem, int64_t columns); // of a thread
+  mlir::Attribute alignmentOf(Elem, int64_t columns);
+  llvm::SmallVector<Lanes> loadWide(const Wide &, Value column, const Preheader &);
+  Value reduceWide(const Wide &, const std::vector<int> &reductions, Values &carried, const Preheader &);
   void runWide(const Wide &, const std::vector<int> &stores, const Preheader &);
   void runNarrow(Value from, Value to, const std::vector<int> &stores, const Preheader &);
 

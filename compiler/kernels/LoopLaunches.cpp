@@ -155,11 +155,15 @@ bool suitsTwoLaunches(const LoopPlan &plan) {
 
 } // namespace
 
-// As many teams as the GPU holds at once, if there is work for them.
+// Some times as many teams as the GPU holds at once, if there is work for them. How many it holds depends on the registers of a thread: if these are
+// ten of the sixteen blocks that there are places for, one round of sixteen would leave a second round of six. Blocks that begin as others end
+// keep all places busy to the last. Each team has its own scratch, though, and where there is some, the teams are one round.
 Grid gridOf(const LoopPlan &plan, const TargetInfo &target) {
+  constexpr int64_t kRounds = 4;
   if (plan.gang.teams > 0)
     return gridOfBlocks(plan.items(), plan.gang.threads(), target);
-  return {std::clamp<int64_t>(plan.items(), 1, target.processors * (kThreadsOfProcessor / simt::kTeam)), simt::kTeam, 128};
+  const int64_t held = target.processors * (kThreadsOfProcessor / simt::kTeam), most = plan.scratchBytes > 0 ? held : kRounds * held;
+  return {std::clamp<int64_t>(plan.items(), 1, most), simt::kTeam, 128};
 }
 
 LoopLaunches planLaunches(const LoopSpec &spec, const TargetInfo &target) {

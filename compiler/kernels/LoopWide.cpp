@@ -102,6 +102,60 @@ Value LoopEmitter::basesAreAligned() {
   return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, arith::AndIOp::create(b, loc, bits, index(15)), index(0));
 }
 
+// What memory holds of this thread's neighbours, where the team's columns begin at `column`.
+SmallVector<LoopEmitter::Lanes> LoopEmitter::loadWide(const Wide &wide, Value column, const Preheader &pre) {
+  const int64_t together = wide.together;
+  Value first = addIndex(column, mulIndex(lane, together));
+  SmallVector<Lanes> columns(size_t(together), Lanes{column, Value(), std::vector<Value>(spec.nodes.size())});
+  for (size_t n = 0; n < spec.nodes.size(); ++n) {
+    const LoopNode &node = spec.nodes[n];
+    const bool loads = plan.selectsAddress[n] || (node.op == LoopOp::Load && plan.columnStride(node.view) == 1);
+    if (!pre.nodes[n] || !loads)
+      continue;
+    Value from = plan.selectsAddress[n] ? viewAt(index(0), node.elem) : buffer(node.view.buffer, node.elem);
+    Value at = addIndex(pre.bases[n], first);
+    auto loaded = vector::LoadOp::create(b, loc, accessOf(node.elem, together), from, ValueRange{at});
+    loaded->setAttr("alignment", alignmentOf(node.elem, together));
+    for (int64_t each = 0; each < together; ++each)
+      columns[each].values[n] = toValue(b, loc, vector::ExtractOp::create(b, loc, loaded, ArrayRef<int64_t>{each}), node.elem);
+  }
+  return columns;
+}
+
+// Reductions that give the same in any order (a maximum, say), so that which thread has which column does not count: two accesses of a thread at a
+// time. Returns where the rest of the row begins.
+Value LoopEmitter::reduceWide(const Wide &wide, const std::vector<int> &reductions, Values &carried, const Preheader &pre) {
+  constexpr int64_t kTogether = 2;
+  const int64_t round = wide.together * kLoopLanes, width = kTogether * round;
+  const size_t count = carried.size();
+  Value end = arith::SelectOp::create(b, loc, basesAreAligned(), index(spec.cols / width * width), index(0));
+  Values sums;
+  for (int64_t u = 0; u < kTogether; ++u)
+    sums.append(carried.begin(), carried.end());
+  auto loop = scf::ForOp::create(b, loc, index(0), end, index(width), sums, [&](OpBuilder &, Location, Value column, ValueRange arguments) {
+    Values next(arguments.begin(), arguments.end());
+    std::vector<SmallVector<Lanes>> loaded;
+    for (int64_t u = 0; u < kTogether; ++u)
+      loaded.push_back(loadWide(wide, addIndex(column, index(u * round)), pre));
+    for (auto [u, columns] : llvm::enumerate(loaded)) {
+      Value own = lane;
+      auto turnTo = [&](size_t each) { lane = addIndex(mulIndex(own, wide.together), index(int64_t(each))); };
+      evaluateTogether(columns, pre, turnTo);
+      for (auto [each, lanes] : llvm::enumerate(columns)) {
+        turnTo(each);
+        for (size_t i = 0; i < count; ++i)
+          accumulate(reductions[i], MutableArrayRef<Value>(next).slice(u * count + i, 1), lanes, pre);
+      }
+      lane = own;
+    }
+    scf::YieldOp::create(b, loc, next);
+  });
+  carried.assign(loop.getResults().begin(), loop.getResults().begin() + count);
+  for (size_t at = count; at < sums.size(); ++at)
+    carried[at % count] = combine(spec.nodes[reductions[at % count]].reduce, carried[at % count], loop.getResult(unsigned(at)));
+  return end;
+}
+
 void LoopEmitter::runWide(const Wide &wide, const std::vector<int> &stores, const Preheader &pre) {
   const int64_t together = wide.together, round = together * kLoopLanes;
   Value own = lane, begin = columnBegin;
@@ -114,26 +168,9 @@ void LoopEmitter::runWide(const Wide &wide, const std::vector<int> &stores, cons
   Value rest = arith::MaxSIOp::create(b, loc, arith::SubIOp::create(b, loc, columnEnd, begin), index(0));
   rest = arith::SelectOp::create(b, loc, basesAreAligned(), rest, index(0));
   Value end = addIndex(begin, mulIndex(arith::DivUIOp::create(b, loc, rest, index(round)), round));
-  auto typeOf = [&](Elem elem) { return VectorType::get({together}, storedType(b, elem)); };
-  auto aligned = [&](auto op, Elem elem) {
-    op->setAttr("alignment", b.getI64IntegerAttr(std::min<int64_t>(together * bytesOf(elem), 16)));
-    return op;
-  };
   scf::ForOp::create(b, loc, begin, end, index(round), ValueRange(), [&](OpBuilder &, Location, Value column, ValueRange) {
     Value first = addIndex(column, mulIndex(own, together));
-    Lanes none{column, Value(), std::vector<Value>(spec.nodes.size())};
-    SmallVector<Lanes> columns(size_t(together), none);
-    for (size_t n = 0; n < spec.nodes.size(); ++n) {
-      const LoopNode &node = spec.nodes[n];
-      const bool loads = plan.selectsAddress[n] || (node.op == LoopOp::Load && plan.columnStride(node.view) == 1);
-      if (!pre.nodes[n] || !loads)
-        continue;
-      Value from = plan.selectsAddress[n] ? viewAt(index(0), node.elem) : buffer(node.view.buffer, node.elem);
-      Value at = addIndex(pre.bases[n], first);
-      Value loaded = aligned(vector::LoadOp::create(b, loc, typeOf(node.elem), from, ValueRange{at}), node.elem);
-      for (int64_t each = 0; each < together; ++each)
-        columns[each].values[n] = toValue(b, loc, vector::ExtractOp::create(b, loc, loaded, ArrayRef<int64_t>{each}), node.elem);
-    }
+    SmallVector<Lanes> columns = loadWide(wide, column, pre);
     for (size_t n = 0; n < spec.nodes.size(); ++n)
       if (pre.nodes[n] && sharesDraw(int(n), wide))
         for (auto [lanes, flag] : llvm::zip_equal(columns, sharedDraw(int(n), column)))
@@ -146,8 +183,8 @@ void LoopEmitter::runWide(const Wide &wide, const std::vector<int> &stores, cons
       Values stored;
       for (const Lanes &lanes : columns)
         stored.push_back(toStored(b, loc, operand(target.node, lanes, pre), elem));
-      Value all = vector::FromElementsOp::create(b, loc, typeOf(elem), stored), at = addIndex(pre.storeBases[i], first);
-      aligned(vector::StoreOp::create(b, loc, all, buffer(target.view.buffer, elem), ValueRange{at}), elem);
+      Value all = vector::FromElementsOp::create(b, loc, accessOf(elem, together), stored), at = addIndex(pre.storeBases[i], first);
+      vector::StoreOp::create(b, loc, all, buffer(target.view.buffer, elem), ValueRange{at})->setAttr("alignment", alignmentOf(elem, together));
     }
     scf::YieldOp::create(b, loc);
   });

@@ -85,7 +85,8 @@ Value fromFour(OpBuilder &b, Location loc, Value value, Value place) {
   return NVVM::ShflOp::create(b, loc, b.getI32Type(), number(b, loc, -1), value, place, number(b, loc, 28 << 8 | 31), NVVM::ShflKind::idx, UnitAttr());
 }
 Value fromBesideInTeam(OpBuilder &b, Location loc, Value value, int distance) { return word(b, loc, value, NVVM::ShflKind::bfly, distance); }
-Value fromFirst(OpBuilder &b, Location loc, Value value) { return shuffle(b, loc, value, NVVM::ShflKind::idx, 0); }
+Value fromThread(OpBuilder &b, Location loc, Value value, int number) { return shuffle(b, loc, value, NVVM::ShflKind::idx, number); }
+Value fromFirst(OpBuilder &b, Location loc, Value value) { return fromThread(b, loc, value, 0); }
 
 } // namespace cinch::kernels::simt
 

@@ -18,9 +18,10 @@ constexpr int kTeam = 16;
 mlir::Value threadOfBlock(mlir::OpBuilder &, mlir::Location);
 mlir::Value lane(mlir::OpBuilder &, mlir::Location);
 
-// All threads of a team call these together. The value that the thread `distance` lanes behind has (its own beyond the last), and the
-// value of lane 0; of i1, i8, i16, i32, i64, f32 or f64.
+// All threads of a team call these together. The value that the thread `distance` lanes behind has (its own beyond the last), that of
+// thread `number` of the team, and that of lane 0; of i1, i8, i16, i32, i64, f32 or f64.
 mlir::Value fromBehind(mlir::OpBuilder &, mlir::Location, mlir::Value, int distance);
+mlir::Value fromThread(mlir::OpBuilder &, mlir::Location, mlir::Value, int number);
 mlir::Value fromFirst(mlir::OpBuilder &, mlir::Location, mlir::Value);
 // The i32 of the thread of the team whose number differs in the bits of `distance`.
 mlir::Value fromBesideInTeam(mlir::OpBuilder &, mlir::Location, mlir::Value, int distance);
