@@ -148,6 +148,8 @@ BadPlaces badPlaces(const char *at, const LaunchBuffer &buffer) {
   if (buffer.elem != Elem::F32 && buffer.elem != Elem::F64 && buffer.elem != Elem::BF16)
     return bad;
   for (int64_t i = 0; i < buffer.count; ++i) {
+    if (buffer.pitch > 0 && i % buffer.pitch >= buffer.columns) // behind the end of a row
+      continue;
     double value = buffer.elem == Elem::F64    ? reinterpret_cast<const double *>(at)[i]
                    : buffer.elem == Elem::BF16 ? double(widened(reinterpret_cast<const uint16_t *>(at)[i]))
                                                : double(reinterpret_cast<const float *>(at)[i]);

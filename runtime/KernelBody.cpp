@@ -444,7 +444,7 @@ bool KernelBody::explain(int64_t word, int64_t index, Causes &into, BadNode &fou
   for (const Store &store : stores) {
     if (store.view.word != word)
       continue;
-    // Strides of a store are those of a tensor without gaps: the largest first. Which copy it is makes no difference.
+    // Strides of a store are those of a tensor without gaps, but perhaps for some behind its rows: the largest first. Which copy it is makes no difference.
     int64_t rest = index - store.view.offset;
     bool done[kMaxDims] = {}, copyDone = store.copies <= 1;
     memset(at, 0, sizeof at);

@@ -206,6 +206,7 @@ void readMeta(Meta &, const char *text);
 
 struct LaunchBuffer {
   int64_t offset = 0, count = 0;
+  int64_t columns = 0, pitch = 0; // of rows that do not lie side by side; 0: they do
   int64_t word = -1; // of the launch's offsets, where its own stands; -1: it never moves
   Elem elem = Elem::F32;
 };

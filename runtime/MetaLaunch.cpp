@@ -41,6 +41,8 @@ void readBuffers(JsonReader &json, LaunchBuffer *buffers, int &count) {
       object.read("word", buffer.word);
       object.read("dtype", buffer.elem);
       object.read("count", buffer.count);
+      object.read("columns", buffer.columns);
+      object.read("pitch", buffer.pitch);
     }
     if (count < 64)
       buffers[count++] = buffer;

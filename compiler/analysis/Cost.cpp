@@ -9,7 +9,7 @@ using namespace mlir;
 
 namespace cinch::analysis {
 
-int64_t bytesOf(Value value) { return elementsOf(value) * kernels::bytesOf(elemOf(value)); }
+int64_t bytesOf(Value value) { return nn::elementsInMemory(nn::tensorOf(value)) * kernels::bytesOf(elemOf(value)); }
 
 // Waking a thread that sleeps takes some microseconds; between processes over TCP some tens, which a profile may say.
 static constexpr double kMessage = 10e-6;

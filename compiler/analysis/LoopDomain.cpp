@@ -24,6 +24,13 @@ Shape shapeOf(Value value, const Extent &extent) {
   return shape;
 }
 
+Shape shapeInMemory(Value value, const Extent &extent) {
+  Shape shape = shapeOf(value, extent);
+  if (!shape.empty())
+    shape.back() = nn::rowPitch(nn::tensorOf(value));
+  return shape;
+}
+
 int64_t elementsOf(Value value) { return cast<RankedTensorType>(value.getType()).getNumElements(); }
 
 int batchAxisOf(Value value) {
@@ -204,7 +211,7 @@ std::optional<std::pair<Value, LinearIndex>> locate(Value value, const IndexMap 
     at = *next;
     value = op->getOperand(0);
   }
-  return std::make_pair(value, flatIndex(at, shapeOf(value, extent), domain.size()));
+  return std::make_pair(value, flatIndex(at, shapeInMemory(value, extent), domain.size()));
 }
 
 } // namespace cinch::analysis

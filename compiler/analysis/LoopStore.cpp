@@ -45,7 +45,7 @@ bool LoopTracer::store(Value value, int buffer, bool accumulate) {
   int node = trace(value, map);
   if (node < 0)
     return false;
-  LinearIndex flat = flatIndex(map, shape, dims);
+  LinearIndex flat = flatIndex(map, shapeInMemory(value, extent), dims);
   bool full = shape.size() > domain.outer.size() && domain.cols > 1;
   if (full && (levels[node] == Level::Outer))
     node = spread(node, true, false);

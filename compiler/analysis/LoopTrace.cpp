@@ -149,7 +149,8 @@ int LoopTracer::load(int buffer, Value value, const LinearIndex &at) {
 }
 
 int LoopTracer::trace(Value value, const IndexMap &map) {
-  LinearIndex flat = flatIndex(map, shapeOf(value, extent), sizes.size());
+  const int buffer = bufferOf(value);
+  LinearIndex flat = flatIndex(map, buffer >= 0 ? shapeInMemory(value, extent) : shapeOf(value, extent), sizes.size());
   for (size_t d = 0; d < sizes.size(); ++d)
     if (sizes[d] == 1)
       flat.coef[d] = 0;
@@ -159,7 +160,7 @@ int LoopTracer::trace(Value value, const IndexMap &map) {
   if (auto found = memo.find(key); found != memo.end())
     return found->second;
   int node = -1;
-  if (int buffer = bufferOf(value); buffer >= 0) {
+  if (buffer >= 0) {
     node = load(buffer, value, flat);
   } else if (Operation *op = value.getDefiningOp(); op && isLoopOp(op)) {
     size_t firstNode = spec.nodes.size();

@@ -44,6 +44,7 @@ struct Extent {
 };
 
 Shape shapeOf(mlir::Value, const Extent & = {});
+Shape shapeInMemory(mlir::Value, const Extent & = {}); // the last axis is as long as rows lie apart
 int64_t elementsOf(mlir::Value);
 int batchAxisOf(mlir::Value); // -1: none
 kernels::Elem elemOf(mlir::Value);

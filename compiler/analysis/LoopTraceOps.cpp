@@ -145,7 +145,7 @@ int LoopTracer::traceGather(nn::GatherOp op, const IndexMap &map) {
   int buffer = bufferOf(op.getX());
   if (buffer < 0)
     return fail(op.getX());
-  Shape x = shapeOf(op.getX(), extent);
+  Shape x = shapeInMemory(op.getX(), extent);
   LinearIndex flat = LinearIndex::zero(sizes.size());
   LoopNode node;
   node.op = LoopOp::LoadAt;

@@ -63,11 +63,18 @@ static void turnOutputs(Plan &plan) {
 // The wider a tile, the less is read for each product; but multiprocessors should have as much to do as their neighbours. A step of a tile takes as
 // long as its products or, in a narrow one, as shared memory does, 128 bytes a cycle: each warpgroup reads its 64 rows and all columns, both of which
 // were written there. (An H200's steps take that, within 10 %.) With a grain a thread holds two numbers for each output.
+//
+// wgmma has any multiple of 8 columns. Copies of boxes bring any number of them; what comes through registers comes by 64. Rows of bf16 results are
+// stored by 32 columns.
 static int64_t widthOf(const Plan &plan, int64_t processors) {
+  constexpr int64_t kLeast = 64, kMost = 256;
+  const GroupTiles tilesOfLeast(plan);
+  const bool byBoxes = tilesOfLeast.isMapped(1);
+  const int64_t step = !byBoxes ? 64 : outputsAreRows(plan) ? 32 : 16;
   int64_t best = 0, width = 0;
-  for (int64_t side : {64, 128, 192, 256}) {
+  for (int64_t side = kLeast; side <= kMost; side += step) {
     const int64_t tiles = countOf(plan.batch) * ((plan.M + 127) / 128) * ((plan.N + side - 1) / side);
-    const int64_t products = 4 * side, lines = 2 * (64 + side) + 128 + side;
+    const int64_t products = 4 * side, lines = 2 * (64 + side) + 128 + tilesOfLeast.linesOf(1, side);
     const int64_t cycles = (tiles + processors - 1) / processors * std::max(products, lines);
     if (width == 0 || (cycles <= best && (side <= 128 || plan.spec.grain == 0)))
       best = cycles, width = side;
@@ -103,7 +110,7 @@ Plan::Plan(const ContractSpec &spec, int processors) : spec(spec) {
   tileM = tileN = large ? 128 : 64;
   if (processors > 0) {
     turnOutputs(*this);
-    tileM = 128; // two warpgroups have 64 rows each
+    tileM = 128, tileN = 64; // two warpgroups have 64 rows each
     tileN = widthOf(*this, processors);
   }
 }

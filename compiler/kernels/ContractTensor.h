@@ -30,6 +30,8 @@ bool outputsArePaired(const Plan &);
 // Rows of outputs are bf16 side by side; and they begin, as their ends do, at 16 bytes.
 bool outputsAreRows(const Plan &);
 bool rowsAreAligned(const Plan &);
+// Columns that a row may be stored with: those of the matrix, and what lies behind them up to 16 bytes if the next row begins there.
+int64_t columnsOfRows(const Plan &);
 
 struct TensorTiles {
   TensorOperand operand[2];
@@ -72,6 +74,8 @@ struct GroupTiles {
   int stages = 4;                // steps in shared memory at once
   int ahead = 0;                 // of these, copies that go on when the next ones begin
   explicit GroupTiles(const Plan &);
+  // Lines of a step, of so many rows of the tile.
+  int64_t linesOf(int which, int64_t rows) const { return operand[which].alongK ? rows : (rows + 63) / 64 * 64; }
   bool isMapped(int which) const { return !maps[which].map.axes.empty(); }
   int64_t bringing() const { return isMapped(0) && isMapped(1) ? 1 : kGroupThreads; } // threads
   int64_t stageBytes() const { return operand[0].bytes + operand[1].bytes; }

@@ -35,8 +35,16 @@ bool outputsArePaired(const Plan &plan) {
 }
 
 bool outputsAreRows(const Plan &plan) { return plan.spec.c.elem == Elem::BF16 && plan.n.size() == 1 && plan.n[0].c == 1; }
+int64_t columnsOfRows(const Plan &plan) {
+  int64_t pitch = 0;
+  for (const Dims *dims : {&plan.batch, &plan.m})
+    for (const Dim &dim : *dims)
+      pitch = pitch == 0 ? dim.c : std::min(pitch, dim.c);
+  const int64_t whole = (plan.N + 7) / 8 * 8;
+  return pitch == whole ? whole : plan.N;
+}
 bool rowsAreAligned(const Plan &plan) {
-  bool aligned = plan.N % 8 == 0 && plan.spec.c.offset % 8 == 0;
+  bool aligned = columnsOfRows(plan) % 8 == 0 && plan.spec.c.offset % 8 == 0;
   for (const Dims *dims : {&plan.batch, &plan.m})
     for (const Dim &dim : *dims)
       aligned = aligned && dim.c % 8 == 0;
@@ -93,7 +101,7 @@ GroupTiles::GroupTiles(const Plan &plan) : length(lengthOfRun(plan)), steps((len
   for (int i : {0, 1}) {
     operand[i] = operandOf(plan, i, length);
     operand[i].pitch = kGroupStep;
-    operand[i].bytes = (i == 0 ? plan.tileM : plan.tileN) * kGroupStep * 2;
+    operand[i].bytes = linesOf(i, i == 0 ? plan.tileM : plan.tileN) * kGroupStep * 2;
     maps[i] = mapOf(plan, i, operand[i], length);
     operand[i].copied = operand[i].copied && !isMapped(i);
     const Dims &rows = i == 0 ? plan.m : plan.n;

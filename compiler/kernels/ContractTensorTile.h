@@ -139,7 +139,7 @@ protected:
     auto narrow = [&](Value n) { return b.createOrFold<mlir::arith::IndexCastOp>(loc, b.getI32Type(), n); };
     auto number = [&](int64_t n) { return emitInteger(b, loc, b.getI32Type(), n); };
     Value lane = div(pair, 2), next = narrow(rem(add(lane, 1), 4)), isFirst = mlir::arith::CmpIOp::create(b, loc, mlir::arith::CmpIPredicate::eq, lane, index(0));
-    Value columns = index(plan.N); // of the matrix, from the tile's first on
+    Value columns = index(columnsOfRows(plan)); // of the matrix, from the tile's first on
     columns = mlir::arith::SubIOp::create(b, loc, columns, firstN);
     columns = narrow(mlir::arith::MinSIOp::create(b, loc, columns, index(tilesOfN * 8)));
     const bool aligned = rowsAreAligned(plan);

@@ -138,7 +138,7 @@ private:
     return {begin, between(0), between(of), end};
   }
   static int64_t bytesOfRow(Value rows) {
-    return analysis::elementsOf(rows) * kernels::bytesOf(analysis::elemOf(rows)) / nn::tensorOf(rows).getDimSize(1);
+    return analysis::bytesOf(rows) / nn::tensorOf(rows).getDimSize(1);
   }
 
   // Rows [from, to) of a band that lies at `place`.
@@ -352,7 +352,7 @@ private:
   }
 
   void message(StringRef call, uint64_t channel, Value value, int64_t offset, std::optional<bool> wide = {}) {
-    int64_t bytes = analysis::elementsOf(value) * kernels::bytesOf(analysis::elemOf(value));
+    int64_t bytes = analysis::bytesOf(value);
     SmallVector<Value> arguments{e.context, e.number(e.i32, int64_t(channel)), places.offsetOf(value, offset), e.number(e.i64, bytes)};
     if (wide)
       arguments.push_back(e.number(e.i32, *wide));
@@ -361,7 +361,7 @@ private:
 
   // Copies of a step are numbered from 0 on.
   void move(StringRef call, Value copy, uint64_t offset, uint64_t host) {
-    int64_t number = int64_t(copies.size()), bytes = analysis::elementsOf(copy) * kernels::bytesOf(analysis::elemOf(copy));
+    int64_t number = int64_t(copies.size()), bytes = analysis::bytesOf(copy);
     copies[copy] = number;
     e.call(call, e.none, {e.context, e.number(e.i32, number), e.number(e.i64, int64_t(offset)), e.number(e.i64, int64_t(host)), e.number(e.i64, bytes)});
   }

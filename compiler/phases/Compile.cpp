@@ -5,6 +5,7 @@
 #include "compiler/transforms/EmitNN.h"
 #include "compiler/transforms/NarrowOperands.h"
 #include "compiler/transforms/Passes.h"
+#include "compiler/transforms/PadRows.h"
 #include "compiler/transforms/ShardValues.h"
 #include "compiler/transforms/SumInBlocks.h"
 #include "dialects/nn/NN.h"
@@ -86,6 +87,9 @@ bool Compilation::differentiate() {
   if (options.target.isDevice() && program.train.bf16) {
     sumInBlocks(module->lookupSymbol<func::FuncOp>(nn::kTrainName));
     approximate(*module);
+    if (options.shards == 1)
+      for (auto function : module->getOps<func::FuncOp>())
+        padRows(function);
   }
   if (options.shards > 1) {
     markShards(*module);

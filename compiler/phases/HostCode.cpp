@@ -162,7 +162,11 @@ LogicalResult HostCode::addKernel(Operation *op, bool replayed) {
   }
   auto bufferInfo = [&](Value value, size_t number) {
     int word = int(llvm::find(order, int(number)) - order.begin());
-    return LaunchInfo::Buffer{word, analysis::elementsOf(value), analysis::elemOf(value)};
+    auto type = nn::tensorOf(value);
+    LaunchInfo::Buffer buffer{word, nn::elementsInMemory(type), analysis::elemOf(value)};
+    if (buffer.count != type.getNumElements())
+      buffer.columns = type.getShape().back(), buffer.pitch = nn::rowPitch(type);
+    return buffer;
   };
   if (replayed && info.body < 0) {
     info.operations = operationsNumber(operationsOf(kernel, {root}));
@@ -185,7 +189,7 @@ LogicalResult HostCode::addKernel(Operation *op, bool replayed) {
     for (int64_t at = 0; zeroed && at < zeroed.size(); at += 2)
       begins |= zeroed[at] == writes[i];
     if (begins) {
-      call.zeroed.push_back({writes[i], analysis::elementsOf(value) * bytesOf(analysis::elemOf(value))});
+      call.zeroed.push_back({writes[i], analysis::bytesOf(value)});
       call.zeroedValues.push_back(kernel.getOutputs()[i]);
     }
   }

@@ -27,8 +27,9 @@ struct LaunchInfo {
   int line = 0;
   struct Buffer {
     int word = 0; // of the launch's offsets, where its offset stands
-    int64_t count = 0;
+    int64_t count = 0; // elements in memory
     kernels::Elem elem = kernels::Elem::F32;
+    int64_t columns = 0, pitch = 0; // of rows that do not lie side by side; 0: they do
   };
   analysis::LaunchPrice price; // what it does, and what the cost model says of it
   // Of a launch that a failed step is replayed with: of a training step, before the gate.

@@ -260,6 +260,10 @@ static void buffers(OStream &out, StringRef key, const std::vector<LaunchInfo::B
   objects(out, key, list, [&](const LaunchInfo::Buffer &buffer) {
     out.attribute("word", buffer.word);
     out.attribute("count", buffer.count);
+    if (buffer.pitch > 0) {
+      out.attribute("columns", buffer.columns);
+      out.attribute("pitch", buffer.pitch);
+    }
     if (buffer.elem != kernels::Elem::F32)
       out.attribute("dtype", dtypeOf(buffer.elem));
   });

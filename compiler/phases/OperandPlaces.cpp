@@ -51,7 +51,7 @@ OperandPlaces::Copies OperandPlaces::copiesOf(Value value) const {
   if (plan::LoopOp rows = loopAround(result.getOwner()->getParentOp()))
     if (OpResult filled = rows.resultOf(value))
       whole = filled;
-  int64_t bytes = analysis::elementsOf(whole) * bytesOf(analysis::elemOf(whole));
+  int64_t bytes = analysis::bytesOf(whole);
   bool ofStep = overlapping && (sums.contains(value) || !overlapping->isProperAncestor(result.getOwner()));
   return {copies[result.getResultNumber()], solve::roundUp(bytes), ofStep};
 }

@@ -11,7 +11,7 @@ namespace cinch {
 int64_t bytesOf(Value value) {
   auto type = nn::tensorOf(value);
   int64_t bits = type.getElementTypeBitWidth();
-  return type.getNumElements() * std::max<int64_t>(1, bits / 8);
+  return nn::elementsInMemory(type) * std::max<int64_t>(1, bits / 8);
 }
 
 namespace {

@@ -27,6 +27,17 @@ int64_t batchGroup(Type type) {
   return batch ? batch.getGroup() : 1;
 }
 
+int64_t rowPitch(RankedTensorType type) {
+  auto batch = dyn_cast_or_null<BatchAttr>(type.getEncoding());
+  const int64_t columns = type.getRank() > 0 ? type.getShape().back() : 1;
+  return batch && batch.getPitch() > 0 ? batch.getPitch() : columns;
+}
+
+int64_t elementsInMemory(RankedTensorType type) {
+  const int64_t columns = type.getRank() > 0 ? type.getShape().back() : 1;
+  return columns == 0 ? 0 : type.getNumElements() / columns * rowPitch(type);
+}
+
 bool touchesBatch(Operation *op) {
   auto has = [](Type type) { return batchAxis(type) >= 0; };
   return llvm::any_of(op->getOperandTypes(), has) || llvm::any_of(op->getResultTypes(), has);
@@ -61,7 +72,7 @@ int64_t batchOf(FunctionOpInterface function) {
 }
 
 RankedTensorType tensorType(ArrayRef<int64_t> shape, Type element, int64_t batch, int64_t group) {
-  return RankedTensorType::get(shape, element, batch < 0 ? Attribute() : BatchAttr::get(element.getContext(), batch, group));
+  return RankedTensorType::get(shape, element, batch < 0 ? Attribute() : BatchAttr::get(element.getContext(), batch, group, /*pitch=*/0));
 }
 
 RankedTensorType withElement(RankedTensorType type, Type element) {
@@ -142,6 +153,8 @@ LogicalResult BatchAttr::verifyEncoding(ArrayRef<int64_t> shape, Type,
                        << getAxis();
   if (getGroup() < 1)
     return emitError() << "expected groups of at least one example, got " << getGroup();
+  if (getPitch() != 0 && (getAxis() + 1 == int64_t(shape.size()) || getPitch() < shape.back()))
+    return emitError() << "expected rows of examples, and a pitch of at least the " << shape.back() << " elements of a row, got " << getPitch();
   return success();
 }
 

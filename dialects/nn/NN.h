@@ -54,6 +54,9 @@ bool isF64Scalar(mlir::Type);
 int64_t batchAxis(mlir::Type);
 inline int64_t batchAxis(mlir::Value value) { return batchAxis(value.getType()); }
 int64_t batchGroup(mlir::Type); // examples in one element of the batch axis
+// Elements in memory from the begin of one row along the last axis to that of the next (BatchAttr's pitch), and in all.
+int64_t rowPitch(mlir::RankedTensorType);
+int64_t elementsInMemory(mlir::RankedTensorType);
 inline bool hasBatch(mlir::Value value) { return batchAxis(value) >= 0; }
 // True if an operand or a result of the op has the batch axis: such work lies inside the micro-batch loop.
 bool touchesBatch(mlir::Operation *);

@@ -100,9 +100,12 @@ def NN_BatchAttr : NN_Attr<"Batch", "batch", [DeclareAttrInterfaceMethods<Verifi
     An *axis of groups* counts `group` consecutive examples as one element: `tensor<4x3x8xf32, #nn.batch<0, group = 3>>` is a batch of 12
     examples of 8 numbers. What stands inside such an element may be mixed, so the examples of a group may be compared with one another;
     no micro-batch cuts a group. A `reshape` makes groups of examples, and examples of groups.
+
+    `pitch` says how the tensor lies in memory, and nothing of its numbers: its rows along the last axis begin so many elements apart, as in
+    `tensor<4x3x1003xbf16, #nn.batch<0 : pitch = 1008>>`. 0: they lie side by side. What lies behind the end of a row belongs to nobody.
   }];
-  let parameters = (ins "int64_t":$axis, DefaultValuedParameter<"int64_t", "1">:$group);
-  let assemblyFormat = "`<` $axis (`,` `group` `=` $group^)? `>`";
+  let parameters = (ins "int64_t":$axis, DefaultValuedParameter<"int64_t", "1">:$group, DefaultValuedParameter<"int64_t", "0">:$pitch);
+  let assemblyFormat = "`<` $axis (`,` `group` `=` $group^)? (`:` `pitch` `=` $pitch^)? `>`";
 }
 
 def NN_InitAttr : NN_Attr<"Init", "init"> {

@@ -105,7 +105,7 @@ LoopOp::Steps LoopOp::stepsOf(Value whole) {
 
 LoopOp::Steps LoopOp::stepsOf(Value whole, Type part, int64_t from) {
   auto type = cast<RankedTensorType>(whole.getType());
-  int64_t bytes = type.getNumElements() * std::max<int64_t>(1, type.getElementTypeBitWidth() / 8);
+  int64_t bytes = nn::elementsInMemory(type) * std::max<int64_t>(1, type.getElementTypeBitWidth() / 8);
   int64_t outer = bytes / (int64_t(getCount()) / innerTrips());
   if (!rowBlocks() || type.getRank() < 2)
     return {0, outer, 0};

@@ -5,6 +5,14 @@
 func.func @batch(%x: tensor<8xf32, #nn.batch<1>>) { return }
 
 // -----
+// expected-error@+1 {{expected rows of examples, and a pitch of at least the 6 elements of a row, got 5}}
+func.func @pitch(%x: tensor<8x6xf32, #nn.batch<0 : pitch = 5>>) { return }
+
+// -----
+// expected-error@+1 {{expected rows of examples, and a pitch of at least the 8 elements of a row, got 16}}
+func.func @pitch_of_examples(%x: tensor<8xf32, #nn.batch<0 : pitch = 16>>) { return }
+
+// -----
 func.func @constant() {
   // expected-error@+1 {{expected a number that 'i32' holds, got 5.000000e-01}}
   %0 = nn.constant 0.5 : tensor<i32>

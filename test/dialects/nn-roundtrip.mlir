@@ -126,6 +126,8 @@ func.func @state(%s: tensor<6xf32>, %x: tensor<8x6xf32, #nn.batch<0>>) {
   %groups = nn.reshape %x : (tensor<8x6xf32, #nn.batch<0>>) -> tensor<2x4x6xf32, #nn.batch<0, group = 4>>
   // CHECK: nn.group_mean %{{.*}} group 4 : tensor<8x6xf32, #nn.batch<0>>
   %1 = nn.group_mean %x group 4 : tensor<8x6xf32, #nn.batch<0>>
+  // CHECK: nn.cast %{{.*}} : (tensor<8x6xf32, #nn.batch<0>>) -> tensor<8x6xbf16, #nn.batch<0 : pitch = 8>>
+  %padded = nn.cast %x : (tensor<8x6xf32, #nn.batch<0>>) -> tensor<8x6xbf16, #nn.batch<0 : pitch = 8>>
   return
 }
 

@@ -67,6 +67,18 @@ CASES = [
     Case("long rows of odd length", "T = 3, D = 24, V = 531", "f32[B, T, D]", "i32[B, T] below V",
          "model net(x: f32[B, T, D]) -> f32[B, T, V] {\n  use up = linear[V], norm = layer_norm, out = linear[V]\n"
          "  return out(dropout(gelu_tanh(norm(up(x))), 0.1))\n}", "mean[B, T] cross_entropy(net(x), y)"),
+    Case("padded rows between products", "T = 64, D = 24, H = 533", "f32[B, T, D]", "f32[B, T, D]",
+         "model net(x: f32[B, T, D]) -> f32[B, T, D] {\n  use up = linear[H], down = linear[D]\n  return down(relu(up(x)))\n}",
+         SQUARED, PLANS + [["--microbatch", "2", "--row-blocks", "32"]]),
+    Case("padded rows without positions", "T = 1, D = 24, V = 515", "f32[B, D]", "i32[B] below V",
+         "model net(x: f32[B, D]) -> f32[B, V] {\n  use up = linear[V](with_bias = false), out = linear[V]\n  return out(tanh(up(x)))\n}",
+         "mean[B] cross_entropy(net(x), y)"),
+    Case("parts of padded rows", "T = 9, U = 8, D = 24, V = 519", "f32[B, T, D]", "i32[B, U] below V",
+         "model net(x: f32[B, T, D]) -> f32[B, T, V] {\n  use out = linear[V](with_bias = false)\n  return out(x)\n}",
+         "mean[B, U] cross_entropy(net(x)[:, 0 : U], y)"),
+    Case("rows that are parts of longer ones", "T = 5, D = 24, V = 517", "f32[B, T, D]", "i32[B, T] below V",
+         "model net(x: f32[B, T, D]) -> f32[B, T, V] {\n  use out = linear[V](with_bias = false)\n  return out(x)\n}",
+         "mean[B, T] cross_entropy(net(x), y) + 0.01 * (mean[B, T, V] squared_error(net(x), 0))"),
     Case("column sums in blocks of rows", "T = 256, D = 24, H = 72", "f32[B, T, D]", "f32[B, T, D]",
          "model net(x: f32[B, T, D]) -> f32[B, T, D] {\n  use norm = layer_norm, up = linear[H], down = linear[D]\n"
          "  return down(relu(up(norm(x))))\n}",
