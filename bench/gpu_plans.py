@@ -101,7 +101,7 @@ def group_of(kernel, lines):
     if kernel["work"].startswith("attention"):
         return "attention"
     if line.startswith("loss"):
-        return "cross entropy" if in_loop else "clipping"
+        return "cross entropy" if in_loop else "the rest"
     return "column sums" if in_loop and kernel["name"].endswith("reduce (gradient)") else "the rest"
 
 

@@ -55,10 +55,12 @@ struct Pricer {
 
   DevicePrice priceOf(const AttendWalk &walk) const {
     const double turns = std::ceil(double(walk.items) / processors), busy = double(walk.items) / turns;
-    const double products = walk.scores * walk.products / ((walk.tensorCores ? rates.sync : rates.singles) * rates.clock * busy);
+    const double rate = walk.groups ? rates.groups : walk.tensorCores ? rates.sync : rates.singles;
+    const double products = walk.scores * walk.products / (rate * rates.clock * busy);
+    const DeviceRates::Scores &beside = walk.groups ? rates.scoresOfGroups : rates.scores;
     const double draw = walk.backward ? rates.drawBackward : rates.drawForward;
-    const double each = (walk.backward ? rates.scoreBackward : rates.scoreForward) + (walk.draws ? draw : 0);
-    return launched(products + issued(walk.scores * each, rates.attendIssued, busy), work.bytes / machine.bytes);
+    const double each = (walk.backward ? beside.backward : beside.forward) + (walk.draws ? draw : 0);
+    return launched(products + issued(walk.scores * each, beside.issued, busy), work.bytes / machine.bytes);
   }
   DevicePrice operator()(const AttendSpec &spec) const { return priceOf(walkOf(spec, target)); }
   DevicePrice operator()(const AttendGradSpec &spec) const { return priceOf(walkOf(spec, target)); }

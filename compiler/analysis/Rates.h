@@ -16,12 +16,15 @@ struct DeviceRates {
   double sync = 0;        // on tensor cores by mma.sync
   double groups = 0;      // by wgmma; 0: it has none
   double issued = 0;      // instructions a cycle that loops begin
-  double attendIssued = 0; // and attention, beside its products
   double access = 0;      // instructions for each element that is read or written, beside what is computed
   double latency = 0;     // seconds from a read of memory to its use
   double roundTrip = 0;   // seconds of a turn of a block that sums columns: a read, what is computed of it, a barrier
-  double scoreForward = 0, scoreBackward = 0; // instructions a score of attention beside its products
-  double drawForward = 0, drawBackward = 0;   // and its draw of dropout
+  // Attention beside its products: instructions a score, and how many of them begin in a cycle.
+  struct Scores {
+    double forward = 0, backward = 0, issued = 0;
+  };
+  Scores scores, scoresOfGroups; // the latter: whose products are those of wgmma
+  double drawForward = 0, drawBackward = 0; // instructions of a draw of dropout
 };
 
 // What a machine reaches with all threads of a program together.

@@ -38,16 +38,17 @@ static const struct {
 // Assumed: what copies from and to pinned memory reach of the bus, the rest being headers of its packets, and what it takes to start one.
 static const double kOfBus = 0.8, kCopyLatency = 10e-6;
 
-// What kernels reach of that. What is fitted was fitted on GPT-2 124M in bf16 on an H200, 26 November 2026: docs/nvidia.md says on what, and how far
-// the rest is off. Other GPUs are assumed to reach as much.
+// What kernels reach of that. What is fitted was fitted on GPT-2 124M in bf16 on an H200, 26 and 28 November 2026: docs/nvidia.md says on what, and how
+// far the rest is off. Other GPUs are assumed to reach as much.
 static const double kOfBandwidth = 0.9;  // a device copy: 4.3 of 4.8 TB/s on an H200
 static const double kOfClock = 0.79;     // of the clock, while all multiply by wgmma: cuBLAS, 8192 x 8192 (770 to 800 TFLOP/s), on an H200
 static const double kIssuers = 128;      // instructions of threads that the four quarters of a multiprocessor begin in a cycle
 static const double kOfIssuers = 0.5;    // fitted on loops of rows and elements
-// Fitted on attention, forward and backward together: comparisons and choices have half of the rate, powers of two an eighth, and products wait.
-static const double kOfIssuersAttend = 0.27;
-// Instructions a score beside products, as they stand in its main loops for sm_90a; without draws, and for a draw.
-static const double kScoreForward = 11, kScoreBackward = 16, kDrawForward = 8, kDrawBackward = 13.4;
+// Attention. Instructions a score beside products stand in its main loops, without draws; those of a draw, too. Of the instructions that begin in a
+// cycle, two shares were fitted, each on attention forward and backward together: by mma.sync (26 November) and by wgmma (28 November). Comparisons and
+// choices have half of the rate, powers of two an eighth, and products wait.
+static const DeviceRates::Scores kScores = {11, 16, 0.27 * kIssuers}, kScoresOfGroups = {9.4, 18.4, 0.38 * kIssuers};
+static const double kDrawForward = 8, kDrawBackward = 13.4;
 static const double kAccess = 2;         // assumed: widening or rounding, and a part of a load or store and its address
 static const double kLatency = 0.4e-6;   // fitted on the products that read rows of 50,257
 static const double kRoundTrip = 1.4e-6; // fitted on column sums
@@ -66,11 +67,11 @@ static MachineRates ratesOf(const Device &device, bool groups) {
   each.sync = device.sync * device.eachCycle;
   if (groups)
     each.groups = device.eachCycle, each.groupsClock = kOfClock * each.clock;
-  each.issued = kOfIssuers * kIssuers, each.attendIssued = kOfIssuersAttend * kIssuers;
+  each.issued = kOfIssuers * kIssuers;
   each.access = kAccess;
   each.latency = kLatency;
   each.roundTrip = kRoundTrip;
-  each.scoreForward = kScoreForward, each.scoreBackward = kScoreBackward;
+  each.scores = kScores, each.scoresOfGroups = kScoresOfGroups;
   each.drawForward = kDrawForward, each.drawBackward = kDrawBackward;
   return rates;
 }

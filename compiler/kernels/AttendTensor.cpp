@@ -18,7 +18,7 @@ TensorAttend::TensorAttend(OpBuilder &builder, ModuleOp module, const std::strin
                            int64_t buffers)
     : BlockAttend(builder, module, name, spec, target, buffers),
       unit(spec.hasBias || !(spec.scale > 0) ? 1 : spec.scale * llvm::numbers::log2e),
-      groups(multipliesByGroups(spec, target)), module(module) {
+      groups(attendsByGroups(spec, target)), module(module) {
   warp = div(self, 32);
   Value lane = rem(self, 32);
   group = div(lane, 4), pair = mul(rem(lane, 4), 2);

@@ -27,6 +27,9 @@ Grid gridOfTensorAttend(const AttendSpec &, const TargetInfo &);
 Grid gridOfTensorAttend(const AttendGradSpec &, const TargetInfo &);
 // Pieces of equal work, of which a block does one after another.
 int64_t itemsOfTensorAttend(const AttendGradSpec &, const TargetInfo &);
+// Whether it multiplies by wgmma.
+inline bool attendsByGroups(const AttendSpec &spec, const TargetInfo &target) { return target.warpgroups && std::max(spec.K, spec.E) <= kLineFeatures; }
+bool attendsByGroups(const AttendGradSpec &, const TargetInfo &);
 mlir::func::FuncOp buildAttendOnTensorCores(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendSpec &, const TargetInfo &);
 mlir::func::FuncOp buildAttendOnTensorCores(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendGradSpec &, const TargetInfo &);
 
@@ -59,9 +62,6 @@ protected:
   // Of lines, `begin` bytes (a multiple of 1024) into what the launch gives a block; and how much it gives for so many bytes of lines.
   Stage linesOf(int64_t begin, int64_t rows);
   static int64_t bytesOfLaunch(int64_t bytes) { return bytes + kLinesAlignment; }
-  static bool multipliesByGroups(const AttendSpec &spec, const TargetInfo &target) {
-    return target.warpgroups && std::max(spec.K, spec.E) <= kLineFeatures;
-  }
   // Rows `first` on, of bf16, are brought: by and by, where they come 16 bytes at a time. They are there behind `awaitTiles`, for which all threads wait.
   void bring(const Stage &, const Matrix &, Value first);
   void awaitTiles();

@@ -57,7 +57,7 @@ public:
 
   // That a launch gives a block.
   static int64_t bytesOfLaunch(const AttendSpec &spec, const TargetInfo &target) {
-    return multipliesByGroups(spec, target) ? TensorAttend::bytesOfLaunch((kQueries + 2 * kKeyBlock) * 2 * kLineFeatures) : 0;
+    return attendsByGroups(spec, target) ? TensorAttend::bytesOfLaunch((kQueries + 2 * kKeyBlock) * 2 * kLineFeatures) : 0;
   }
 
 private:

@@ -540,6 +540,8 @@ int64_t itemsOfTensorAttend(const AttendGradSpec &grad, const TargetInfo &target
   return tiles.together ? tiles.keyHeads : std::max(tiles.heads * tiles.blocksT, tiles.keyHeads * tiles.blocksS);
 }
 
+bool attendsByGroups(const AttendGradSpec &grad, const TargetInfo &target) { return GradTiles(grad.forward, target).groups; }
+
 Grid gridOfTensorAttend(const AttendGradSpec &grad, const TargetInfo &target) {
   GradTiles tiles(grad.forward, target);
   Grid grid = gridOfBlocks(tiles.together ? tiles.togethers : itemsOfTensorAttend(grad, target), kAttendThreads, target);

@@ -36,7 +36,7 @@ static TileWalk walkOfGroups(const ContractSpec &spec, const TargetInfo &target)
   walk.tiles = plan.items();
   walk.steps = runsOf(plan, tiles.length) * tiles.steps;
   walk.products = double(plan.tileM * plan.tileN * device::kGroupStep);
-  walk.lines = double(2 * (64 + plan.tileN) + plan.tileM + plan.tileN);
+  walk.lines = double(2 * (64 + plan.tileN) + plan.tileM + tiles.linesOf(1, plan.tileN));
   for (int i : {0, 1})
     walk.waits = walk.waits || !(tiles.isMapped(i) || tiles.operand[i].copied);
   return walk;
@@ -90,6 +90,7 @@ static AttendWalk walkOfScores(const AttendSpec &spec) {
 AttendWalk walkOf(const AttendSpec &spec, const TargetInfo &target) {
   AttendWalk walk = walkOfScores(spec);
   walk.items = gridOfAttend(spec, target).workers;
+  walk.groups = walk.tensorCores && attendsByGroups(spec, target);
   walk.products = double(spec.K + spec.E);
   return walk;
 }
@@ -99,6 +100,7 @@ AttendWalk walkOf(const AttendGradSpec &grad, const TargetInfo &target) {
   AttendWalk walk = walkOfScores(grad.forward);
   walk.backward = true;
   walk.items = walk.tensorCores ? itemsOfTensorAttend(grad, target) : gridOfAttend(grad, target).workers;
+  walk.groups = walk.tensorCores && attendsByGroups(grad, target);
   walk.products = double(3 * grad.forward.K + 2 * grad.forward.E);
   return walk;
 }

@@ -23,7 +23,7 @@ std::vector<TileWalk> walksOf(const std::vector<ContractSpec> &parts, const Targ
 
 // Attention: heads, or blocks of the queries of heads, of equal work.
 struct AttendWalk {
-  bool tensorCores = false, backward = false, draws = false;
+  bool tensorCores = false, groups = false, backward = false, draws = false; // groups: by wgmma
   int64_t items = 1;
   double scores = 0;   // that are looked at, in all items
   double products = 0; // FMAs that each of them takes
