@@ -434,6 +434,24 @@ static void narrowColumns(ContractPlan &plan) {
     plan.rowsFirst = true, plan.mc = panels * plan.mr, plan.nc = narrow;
 }
 
+// AMX takes panels of B in pairs. Where the rows of A leave half of the second-level cache to others, a block of B is one pair, which is multiplied
+// while it is still in that cache, and A is packed once before all of them.
+static void narrowToPairs(ContractPlan &plan) {
+  constexpr int64_t kRows = 1024 * 1024;
+  const int64_t pair = 2 * plan.nr();
+  if (!plan.amx || plan.grained || !plan.bounds.empty() || plan.packB == PackedB::No || pair >= plan.nc)
+    return;
+  const bool inPlace = plan.packA == PackedA::No;
+  const int64_t panels = (plan.m.size + plan.mr - 1) / plan.mr;
+  if (!inPlace && !plan.outerM.empty())
+    return;
+  if ((inPlace ? plan.m.size * countOf(plan.outerM) * plan.blockK() * 2 : panels * plan.panelA() * plan.bytes) > kRows)
+    return;
+  plan.pairOfPanels = true, plan.nc = pair;
+  if (!inPlace)
+    plan.rowsFirst = true, plan.mc = panels * plan.mr;
+}
+
 static void chooseBlocks(ContractPlan &plan) {
   if (plan.bands == Bands::Planar)
     return choosePlanarBlocks(plan);
@@ -510,6 +528,7 @@ static void chooseBlocks(ContractPlan &plan) {
     plan.prefetchC = false; // most blocks do not touch it
   }
   narrowColumns(plan);
+  narrowToPairs(plan);
 }
 
 // Of C alone.
