@@ -434,20 +434,20 @@ static void narrowColumns(ContractPlan &plan) {
     plan.rowsFirst = true, plan.mc = panels * plan.mr, plan.nc = narrow;
 }
 
-// AMX takes panels of B in pairs. Where the rows of A leave half of the second-level cache to others, a block of B is one pair, which is multiplied
-// while it is still in that cache, and A is packed once before all of them.
-static void narrowToPairs(ContractPlan &plan) {
-  constexpr int64_t kRows = 1024 * 1024;
-  const int64_t pair = 2 * plan.nr();
-  if (!plan.amx || plan.grained || !plan.bounds.empty() || plan.packB == PackedB::No || pair >= plan.nc)
+// With AMX, where the rows of A take at most half of the second-level cache: A is packed once before all columns, and a block of B takes the other half.
+// Few rows take what is packed of B only a few times. Then a block is a pair of panels, which is still in the first cache when it is multiplied.
+static void keepRowsOfA(ContractPlan &plan) {
+  constexpr int64_t kHalf = 1024 * 1024, kFewRows = 256;
+  if (!plan.amx || plan.grained || !plan.bounds.empty() || plan.packB == PackedB::No)
     return;
   const bool inPlace = plan.packA == PackedA::No;
-  const int64_t panels = (plan.m.size + plan.mr - 1) / plan.mr;
+  const int64_t rows = plan.m.size * countOf(plan.outerM), panels = (plan.m.size + plan.mr - 1) / plan.mr;
   if (!inPlace && !plan.outerM.empty())
     return;
-  if ((inPlace ? plan.m.size * countOf(plan.outerM) * plan.blockK() * 2 : panels * plan.panelA() * plan.bytes) > kRows)
+  if ((inPlace ? rows * plan.blockK() * 2 : panels * plan.panelA() * plan.bytes) > kHalf)
     return;
-  plan.pairOfPanels = true, plan.nc = pair;
+  plan.pairOfPanels = rows <= kFewRows && plan.nc > 2 * plan.nr();
+  plan.nc = std::min(plan.nc, (plan.pairOfPanels ? 2 : std::max<int64_t>(2, kHalf / (plan.panelB() * plan.bytes))) * plan.nr());
   if (!inPlace)
     plan.rowsFirst = true, plan.mc = panels * plan.mr;
 }
@@ -528,7 +528,7 @@ static void chooseBlocks(ContractPlan &plan) {
     plan.prefetchC = false; // most blocks do not touch it
   }
   narrowColumns(plan);
-  narrowToPairs(plan);
+  keepRowsOfA(plan);
 }
 
 // Of C alone.

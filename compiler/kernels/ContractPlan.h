@@ -52,8 +52,8 @@
 //
 // AMX (pairs where the CPU has tdpbf16ps): an instruction adds one block of 32 elements of k to 16 x 16 results, so a tile is up to four such
 // squares of C. Panels hold words of two neighbours in k, (low 0, high 1), (low 2, high 3): A by rows, B by steps. A run is filled up to whole
-// blocks. An A of bf16 whose rows are whole blocks is read where it lies. If all rows of A take at most half of the second-level cache, a block of B is
-// one pair of panels, packed when its turn comes, and A is packed once before all of them.
+// blocks. An A of bf16 whose rows are whole blocks is read where it lies. If all rows of A take at most half of the second-level cache, A is packed once
+// before all blocks of B.
 //
 // Tiles at the edges of m and n are tiles of their own with fewer rows or vectors, so nothing is padded that is stored.
 #ifndef CINCH_COMPILER_KERNELS_CONTRACTPLAN_H
