@@ -142,8 +142,8 @@ double choosePlanarTile(ContractPlan &plan) {
 // shall find room in the second level (`keepRowsOfA`), so blocks of k are short (measured: 1.13 times as fast as 1024 steps, though C is read more often).
 static Tiling builtInTiling(const ContractPlan &plan) {
   bool many = plan.manyRegisters;
-  constexpr int64_t kStepsByAmx = 384, kStepsOfWindows = 1024;
-  const int64_t steps = !plan.amx ? stepsAtATime(plan) : plan.bounds.empty() ? kStepsByAmx : kStepsOfWindows;
+  constexpr int64_t kStepsByAmx = 384, kStepsOfOthers = 1024;
+  const int64_t steps = !plan.amx ? stepsAtATime(plan) : plan.bounds.empty() && !plan.grained ? kStepsByAmx : kStepsOfOthers;
   Tiling tiling{0, 0, steps, 128 * 1024, (plan.bands != Bands::No ? 512 : many ? 1280 : 1024) * 1024};
   if (plan.bands == Bands::Planar) {
     tiling.rows = int(plan.m.size), tiling.vectors = plan.nv;
