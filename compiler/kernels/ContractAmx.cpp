@@ -104,6 +104,10 @@ void ContractEmitter::chainOfTiles(const Origin &origin, Range m, Range n, KBloc
         Value isLast = less(lastRow, below), isFirst = less(above, rows.first);
         Tile next = at(choose(within, row, choose(isLast, row, below)), choose(within, add(column, nr), columns.first));
         tile.nextA = next.a, tile.nextB = next.b, tile.nextC = next.c;
+        if (plan.packA == PackedA::No) {
+          tile.belowA = at(choose(isLast, row, below), columns.first).a;
+          tile.number = div(sub(column, columns.first), nr);
+        }
         Value inside = less(columns.first, column);
         Value rowBefore = choose(inside, row, choose(isFirst, row, above));
         Value columnBefore = choose(inside, sub(column, number(nr)), choose(isFirst, column, lastColumn));
@@ -156,12 +160,25 @@ void ContractEmitter::besideProducts(const Tile &tile, KBlock block, Value at) {
   }
 }
 
+// Of an A that is read where it lies, a line of so many rows of the tiles below that a row of tiles has asked for all. Rows lie too far apart for a
+// hardware prefetcher.
+void ContractEmitter::askForRowsBelow(const Tile &tile, Value at) {
+  if (!tile.belowA)
+    return;
+  const int64_t each = (plan.mr + plan.tilesN() - 1) / plan.tilesN();
+  for (int64_t i = 0; i < each; ++i) {
+    Value row = min(add(mul(tile.number, each), i), plan.mr - 1);
+    askFor(memA, add(add(tile.belowA, mul(row, tile.strideMA)), mul(at, kPairBlock)), /*toWrite=*/false, /*hint=*/2);
+  }
+}
+
 // All blocks of 32 of this block of k.
 void ContractEmitter::amxProducts(const Tile &tile, KBlock block) {
   int rows = int(squaresOf(tile.rows)), columns = int(squaresOf(tile.columns));
   Value blocks = blocksOf(block);
   forLoop(number(0), blocks, 1, [&](Value at) {
     besideProducts(tile, block, at);
+    askForRowsBelow(tile, at);
     if (!tile.nextA)
       return Amx(builder, loc).multiply(rows, columns, operandA(tile, at), operandB(tile, at));
     Value following = add(at, 1), goesOn = less(following, blocks);

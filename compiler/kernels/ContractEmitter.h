@@ -199,6 +199,7 @@ private:
     Value bound[2]; // where its first row lies, if what lies outside of A is left out
     // In a chain of tiles by AMX: where the next one's operands and its part of C begin, and that part of C whose results still wait in scratch.
     Value nextA, nextB, nextC, waiting;
+    Value belowA, number; // of an A in place: where rows below this one's begin, and how many tiles stand before this one in its row
   };
   Tile tileAt(const Origin &, Range m, Range n, KBlock, Value row, Value column, int64_t rows, int64_t columns);
   void emitTileAt(const Origin &, Range m, Range n, KBlock, Value row, Value column, int64_t rows, int64_t columns);
@@ -252,6 +253,7 @@ private:
   Value blocksOf(KBlock);
   bool waitsInScratch(KBlock);
   void besideProducts(const Tile &, KBlock, Value at);
+  void askForRowsBelow(const Tile &, Value at);
   void amxProducts(const Tile &, KBlock);
   void amxTile(const Tile &, KBlock);
   void stageC(const Tile &, Staged);
