@@ -66,7 +66,8 @@ void ContractEmitter::amxTiles(const Origin &origin, Range m, Range n, KBlock bl
   auto tile = [&](Value row, Value column, int64_t rows, int64_t columns) { emitTileAt(origin, m, n, block, row, column, rows, columns); };
   auto forRows = [&](Body body) { forLoop(rows.first, rows.second, mr, body); };
   auto forColumns = [&](Body body) { forLoop(columns.first, columns.second, nr, body); };
-  if (Amx::canChain(int(squaresOf(mr)), int(squaresOf(nr))))
+  constexpr int64_t kFewTiles = 4; // to find the neighbours of so few takes longer than it saves
+  if (Amx::canChain(int(squaresOf(mr)), int(squaresOf(nr))) && (plan.m.size / mr) * (plan.n.size / nr) > kFewTiles)
     chainOfTiles(origin, m, n, block);
   else
     forRows([&](Value row) { forColumns([&](Value column) { tile(row, column, mr, nr); }); });
