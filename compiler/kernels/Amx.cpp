@@ -73,20 +73,41 @@ void Amx::store(int rows, int columns, Value memory, Value index, int64_t pitch)
     call("tilestored64", {i}, {pointerTo(memory, index, kSquare * (i / columns * pitch + i % columns)), bytesOf(memory, pitch)});
 }
 
+void Amx::loadOperand(int target, const Operand &from, int square) {
+  call("tileloadd64", {target}, {pointerTo(from.memory, from.index, square * from.next), bytesOf(from.memory, from.pitch)});
+}
+
+bool Amx::canChain(int rows, int columns) { return rows + columns <= kRegisters - kSquaresOfC; }
+
+void Amx::fetch(int rows, int columns, const Operand &a, const Operand &b) {
+  for (int i = 0; i < rows; ++i)
+    loadOperand(kSquaresOfC + i, a, i);
+  for (int j = 0; j < columns; ++j)
+    loadOperand(kSquaresOfC + rows + j, b, j);
+}
+
+void Amx::multiplyAndFetch(int rows, int columns, const Operand &nextA, const Operand &nextB) {
+  const int ofA = kSquaresOfC, ofB = kSquaresOfC + rows;
+  for (int j = 0; j < columns; ++j)
+    for (int i = 0; i < rows; ++i) {
+      call("tdpbf16ps", {i * columns + j, ofA + i, ofB + j});
+      if (j == columns - 1)
+        loadOperand(ofA + i, nextA, i);
+      if (i == rows - 1)
+        loadOperand(ofB + j, nextB, j);
+    }
+}
+
 void Amx::multiply(int rows, int columns, const Operand &a, const Operand &b) {
   bool rowsStay = rows <= columns;
   int stay = rowsStay ? rows : columns, pass = rowsStay ? columns : rows;
   int first = kSquaresOfC + stay, others = kRegisters - first;
-  auto load = [&](bool ofA, int i, int target) {
-    const Operand &from = ofA ? a : b;
-    call("tileloadd64", {target}, {pointerTo(from.memory, from.index, i * from.next), bytesOf(from.memory, from.pitch)});
-  };
-  for (int i = 0; i < stay; ++i)
-    load(rowsStay, i, kSquaresOfC + i);
   for (int j = 0; j < pass; ++j) {
     int passing = first + j % others;
-    load(!rowsStay, j, passing);
+    loadOperand(passing, rowsStay ? b : a, j);
     for (int i = 0; i < stay; ++i) {
+      if (j == 0) // the first product waits for two registers, not for all that stay
+        loadOperand(kSquaresOfC + i, rowsStay ? a : b, i);
       int row = rowsStay ? i : j, column = rowsStay ? j : i, staying = kSquaresOfC + i;
       call("tdpbf16ps", {row * columns + column, rowsStay ? staying : passing, rowsStay ? passing : staying});
     }

@@ -35,11 +35,17 @@ public:
     int64_t next = 0;          // from square to square
   };
   void multiply(int rows, int columns, const Operand &a, const Operand &b);
+  // The same of a chain of blocks, where each operand has a register of its own: the first block is fetched before all else, and every
+  // register is loaded for the next block as soon as this one is done with it.
+  static bool canChain(int rows, int columns);
+  void fetch(int rows, int columns, const Operand &a, const Operand &b);
+  void multiplyAndFetch(int rows, int columns, const Operand &nextA, const Operand &nextB);
   // Two vectors of 16 numbers as one of 32 of bf16. The instruction takes subnormal numbers for zeros; of sums of products, which are
   // none, it rounds as the contract says.
   mlir::Value narrowed(mlir::Value low, mlir::Value high);
 
 private:
+  void loadOperand(int target, const Operand &, int square);
   void call(llvm::StringRef name, llvm::ArrayRef<int> registers, mlir::ValueRange operands = {});
   mlir::Value pointerTo(mlir::Value memory, mlir::Value index, int64_t more);
   mlir::Value bytesOf(mlir::Value memory, int64_t elements);

@@ -6,6 +6,7 @@
 #include "compiler/kernels/AttendEmitter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
 
@@ -28,14 +29,28 @@ void AttendEmitter::amxColumns(const TileProduct &p, Value col, int64_t valid, P
       });
     };
     Amx amx(b, loc);
+    // Whole squares that are neither scaled nor masked need no scratch: registers are loaded from C and stored there.
+    Place inC{p.c.memory, add(p.c.at, add(mul(firstRow, p.cRow), col))};
+    Value isWhole;
+    auto inPlace = [&](bool may, llvm::function_ref<void()> direct, llvm::function_ref<void()> staged) {
+      if (!may || isNarrow(p.c) || valid % kSquare)
+        return staged();
+      if (!isWhole)
+        isWhole = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, alive, index(kChunk));
+      scf::IfOp::create(
+          b, loc, isWhole, [&](OpBuilder &, Location) { direct(), scf::YieldOp::create(b, loc); },
+          [&](OpBuilder &, Location) { staged(), scf::YieldOp::create(b, loc); });
+    };
     if (p.fresh) {
       amx.zero(2, columns);
     } else {
-      forVectors([&](Value row, Value inC, Value inResults, int64_t, int64_t count) {
-        Value start = loadSome(p.c, inC, count, vector);
-        storeVector(p.rowScale.memory ? fmul(start, splat(load(p.rowScale, row))) : start, results, inResults);
+      inPlace(!p.rowScale.memory, [&] { amx.load(2, columns, inC.memory, inC.at, p.cRow); }, [&] {
+        forVectors([&](Value row, Value inC, Value inResults, int64_t, int64_t count) {
+          Value start = loadSome(p.c, inC, count, vector);
+          storeVector(p.rowScale.memory ? fmul(start, splat(load(p.rowScale, row))) : start, results, inResults);
+        });
+        amx.load(2, columns, results.memory, results.at, kChunk);
       });
-      amx.load(2, columns, results.memory, results.at, kChunk);
     }
     Value from = index(0), to = p.inner;
     if (p.termsNeeded) // whole blocks
@@ -46,12 +61,14 @@ void AttendEmitter::amxColumns(const TileProduct &p, Value col, int64_t valid, P
       Amx::Operand c{panelB.memory, add(panelB.at, mul(step, kChunk)), kChunk, kSquare};
       amx.multiply(2, columns, a, c);
     });
-    amx.store(2, columns, results.memory, results.at, kChunk);
-    forVectors([&](Value row, Value inC, Value inResults, int64_t v, int64_t count) {
-      Value result = loadVector(results, inResults);
-      if (p.finish)
-        result = p.finish(row, add(col, v), result);
-      storeSome(result, p.c, inC, count);
+    inPlace(!p.finish, [&] { amx.store(2, columns, inC.memory, inC.at, p.cRow); }, [&] {
+      amx.store(2, columns, results.memory, results.at, kChunk);
+      forVectors([&](Value row, Value inC, Value inResults, int64_t v, int64_t count) {
+        Value result = loadVector(results, inResults);
+        if (p.finish)
+          result = p.finish(row, add(col, v), result);
+        storeSome(result, p.c, inC, count);
+      });
     });
   });
 }

@@ -109,9 +109,24 @@ void AttendEmitter::packRowsOfA(const TileProduct &p, Place panel, int64_t pitch
       auto [low, high] = termsOfWord(i);
       lows.push_back(low), highs.push_back(high);
     }
+    const bool copies = amx && isNarrow(p.a); // neighbours are the halves of a word
+    auto copied = [&](Value at, Value left) -> Value {
+      auto halves = VectorType::get({kBlock}, b.getI16Type()), bits = VectorType::get({kWordsOfBlock}, b.getI32Type());
+      Value from = add(p.a.at, at), block;
+      if (getConstantIntValue(p.inner).value_or(1) % kBlock == 0) {
+        block = vector::LoadOp::create(b, loc, halves, p.a.memory, ValueRange{from});
+      } else {
+        Value mask = vector::CreateMaskOp::create(b, loc, VectorType::get({kBlock}, b.getI1Type()), left);
+        Value zeros = arith::ConstantOp::create(b, loc, b.getZeroAttr(halves));
+        block = vector::MaskedLoadOp::create(b, loc, halves, p.a.memory, ValueRange{from}, mask, zeros);
+      }
+      return vector::BitCastOp::create(b, loc, bits, block);
+    };
     loop(index(0), p.rows, 1, [&](Value row) {
       loop(index(0), p.inner, kBlock, [&](Value term) {
         Value at = add(mul(row, p.aRow), term), left = sub(p.inner, term);
+        if (copies)
+          return store(copied(at, left), row, term);
         Value x = loadAlive(p.a, at, left, 0), y = loadAlive(p.a, add(at, kLanes), sub(left, index(kLanes)), 0);
         Value low = vector::ShuffleOp::create(b, loc, x, y, lows), high = vector::ShuffleOp::create(b, loc, x, y, highs);
         store(wordsOf(low, high), row, term);

@@ -270,8 +270,8 @@ void ContractEmitter::emitBlock(Origin origin, Range n, Range mUnits, KBlock blo
   });
 }
 
-void ContractEmitter::emitTileAt(const Origin &origin, Range m, Range n, KBlock block, Value row, Value column, int64_t rows,
-                                 int64_t columns) {
+ContractEmitter::Tile ContractEmitter::tileAt(const Origin &origin, Range m, Range n, KBlock block, Value row, Value column, int64_t rows,
+                                              int64_t columns) {
   int64_t nr = plan.nr(), mr = plan.mr;
   Tile tile;
   tile.rows = rows;
@@ -314,36 +314,29 @@ void ContractEmitter::emitTileAt(const Origin &origin, Range m, Range n, KBlock 
     Value number = add(mul(unit, plan.tilesN()), panel);
     tile.sums = add(add(threadScratch, plan.scratchSums()), mul(number, mr * nr));
   }
-  emitTile(tile, block);
+  return tile;
+}
+
+void ContractEmitter::emitTileAt(const Origin &origin, Range m, Range n, KBlock block, Value row, Value column, int64_t rows,
+                                 int64_t columns) {
+  emitTile(tileAt(origin, m, n, block, row, column, rows, columns), block);
 }
 
 void ContractEmitter::emitTiles(Origin origin, Range m, Range n, KBlock block) {
+  if (plan.amx)
+    return amxTiles(origin, m, n, block);
   int64_t nr = plan.nr(), mr = plan.mr;
   int64_t fullM = plan.m.size / mr * mr, edgeM = plan.m.size % mr;
   int64_t fullN = plan.n.size / nr * nr, edgeN = plan.n.size % nr;
-  auto tileAt = [&](Value row, Value column, int64_t rows, int64_t columns) {
-    emitTileAt(origin, m, n, block, row, column, rows, columns);
-  };
-  auto rowsOfTiles = [&](Value column, int64_t columns, int64_t beside) {
-    auto tiles = [&](Value row, int64_t rows) {
-      for (int64_t i = 0; i < beside; ++i)
-        tileAt(row, add(column, i * nr), rows, columns);
-    };
-    auto edge = [&](Value row) { tiles(row, edgeM); };
+  auto column = [&](Value column, int64_t columns) {
+    auto tile = [&](Value row, int64_t rows) { emitTileAt(origin, m, n, block, row, column, rows, columns); };
+    auto edge = [&](Value row) { tile(row, edgeM); };
     forTiles(
-        m.first, m.second, mr, fullM, [&](Value row) { tiles(row, mr); }, edgeM ? Body(edge) : Body());
+        m.first, m.second, mr, fullM, [&](Value row) { tile(row, mr); }, edgeM ? Body(edge) : Body());
   };
-  // With AMX two tiles beside each other follow each other: rows of A come from the second cache once for both, and C is written in longer
-  // stretches (measured: 1.2 times as fast where C does not stay in a cache).
-  Value first = n.first;
-  if (int64_t twice = 2 * nr; plan.amx && fullN >= twice) {
-    Value pairs = div(sub(min(n.second, fullN), n.first), twice), end = add(n.first, mul(pairs, twice));
-    forLoop(n.first, max(end, n.first), twice, [&](Value column) { rowsOfTiles(column, nr, 2); });
-    first = max(end, n.first);
-  }
-  auto edge = [&](Value column) { rowsOfTiles(column, edgeN, 1); };
+  auto edge = [&](Value first) { column(first, edgeN); };
   forTiles(
-      first, n.second, nr, fullN, [&](Value column) { rowsOfTiles(column, nr, 1); }, edgeN ? Body(edge) : Body());
+      n.first, n.second, nr, fullN, [&](Value first) { column(first, nr); }, edgeN ? Body(edge) : Body());
 }
 
 // ---- Entry ----------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 #ifndef CINCH_COMPILER_KERNELS_CONTRACTEMITTER_H
 #define CINCH_COMPILER_KERNELS_CONTRACTEMITTER_H
 
+#include "compiler/kernels/Amx.h"
 #include "compiler/kernels/ContractPlan.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -102,6 +103,7 @@ private:
   void packRowsOfTaps(const Origin &, Range m, KBlock);
   void packWindowColumns(const Origin &, Range m, KBlock);
   Value exists(Value bound0, Value bound1);
+  void ifThere(Value condition, llvm::function_ref<void()> body);
   void ifElse(Value condition, llvm::function_ref<void()> yes, llvm::function_ref<void()> no);
   void packB(Value base, Range n, KBlock);
   void copyRowB(Value from, Value to, int64_t columns);
@@ -195,7 +197,11 @@ private:
     Value memoryA, memoryB;
     int64_t strideMA, strideKA, strideKB;
     Value bound[2]; // where its first row lies, if what lies outside of A is left out
+    // In a chain of tiles by AMX: where the next one's operands and its part of C begin, and that part of C whose results still wait in scratch.
+    Value nextA, nextB, nextC, waiting;
+    Value belowA, number; // of an A in place: where rows below this one's begin, and how many tiles stand before this one in its row
   };
+  Tile tileAt(const Origin &, Range m, Range n, KBlock, Value row, Value column, int64_t rows, int64_t columns);
   void emitTileAt(const Origin &, Range m, Range n, KBlock, Value row, Value column, int64_t rows, int64_t columns);
   int64_t rowOfA(const Tile &, int64_t row);
   void prefetchBelow(const Tile &);
@@ -239,9 +245,19 @@ private:
   // By AMX (ContractAmx.cpp).
   enum class Staged { Out, In, Added };
   void packRowsOfWords(const Origin &, Range m, KBlock);
+  void amxTiles(const Origin &, Range m, Range n, KBlock);
+  Range wholeTiles(Range, int64_t size, int64_t step);
+  void chainOfTiles(const Origin &, Range m, Range n, KBlock);
+  Amx::Operand operandA(const Tile &, Value at);
+  Amx::Operand operandB(const Tile &, Value at);
+  Value blocksOf(KBlock);
+  bool waitsInScratch(KBlock);
+  void besideProducts(const Tile &, KBlock, Value at);
+  void askForRowsBelow(const Tile &, Value at);
   void amxProducts(const Tile &, KBlock);
   void amxTile(const Tile &, KBlock);
   void stageC(const Tile &, Staged);
+  void putDown(const Tile &, Staged, Value c, Value row);
 
   mlir::OpBuilder &builder;
   mlir::Location loc;

@@ -114,10 +114,14 @@ void ContractEmitter::forTiles(Value from, Value to, int64_t step, int64_t fullE
       edge(end);
     return;
   }
-  auto branch = scf::IfOp::create(builder, loc, less(end, to), /*withElseRegion=*/false);
+  ifThere(less(end, to), [&] { edge(end); });
+}
+
+void ContractEmitter::ifThere(Value condition, llvm::function_ref<void()> body) {
+  auto branch = scf::IfOp::create(builder, loc, condition, /*withElseRegion=*/false);
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(branch.thenBlock());
-  edge(end);
+  body();
 }
 
 // Row-major decomposition of `linear` over the dims, slowest first.

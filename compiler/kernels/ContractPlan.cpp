@@ -434,6 +434,24 @@ static void narrowColumns(ContractPlan &plan) {
     plan.rowsFirst = true, plan.mc = panels * plan.mr, plan.nc = narrow;
 }
 
+// With AMX, where the rows of A take at most half of the second-level cache: A is packed once before all columns, and a block of B takes the other half.
+// Few rows take what is packed of B only a few times. Then a block is a pair of panels, which is still in the first cache when it is multiplied.
+static void keepRowsOfA(ContractPlan &plan) {
+  constexpr int64_t kHalf = 1024 * 1024, kFewRows = 256;
+  if (!plan.amx || plan.grained || !plan.bounds.empty() || plan.packB == PackedB::No)
+    return;
+  const bool inPlace = plan.packA == PackedA::No;
+  const int64_t rows = plan.m.size * countOf(plan.outerM), panels = (plan.m.size + plan.mr - 1) / plan.mr;
+  if (!inPlace && !plan.outerM.empty())
+    return;
+  if ((inPlace ? rows * plan.blockK() * 2 : panels * plan.panelA() * plan.bytes) > kHalf)
+    return;
+  plan.pairOfPanels = rows <= kFewRows && plan.nc > 2 * plan.nr();
+  plan.nc = std::min(plan.nc, (plan.pairOfPanels ? 2 : std::max<int64_t>(2, kHalf / (plan.panelB() * plan.bytes))) * plan.nr());
+  if (!inPlace)
+    plan.rowsFirst = true, plan.mc = panels * plan.mr;
+}
+
 static void chooseBlocks(ContractPlan &plan) {
   if (plan.bands == Bands::Planar)
     return choosePlanarBlocks(plan);
@@ -510,6 +528,7 @@ static void chooseBlocks(ContractPlan &plan) {
     plan.prefetchC = false; // most blocks do not touch it
   }
   narrowColumns(plan);
+  keepRowsOfA(plan);
 }
 
 // Of C alone.

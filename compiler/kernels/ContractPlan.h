@@ -52,7 +52,8 @@
 //
 // AMX (pairs where the CPU has tdpbf16ps): an instruction adds one block of 32 elements of k to 16 x 16 results, so a tile is up to four such
 // squares of C. Panels hold words of two neighbours in k, (low 0, high 1), (low 2, high 3): A by rows, B by steps. A run is filled up to whole
-// blocks. An A of bf16 whose rows are whole blocks is read where it lies.
+// blocks. An A of bf16 whose rows are whole blocks is read where it lies. If all rows of A take at most half of the second-level cache, A is packed once
+// before all blocks of B.
 //
 // Tiles at the edges of m and n are tiles of their own with fewer rows or vectors, so nothing is padded that is stored.
 #ifndef CINCH_COMPILER_KERNELS_CONTRACTPLAN_H
@@ -156,6 +157,7 @@ struct ContractPlan {
   int unroll = 1;     // of the k loop; divides the length of every block
   int64_t mc = 0, nc = 0;
   bool rowsFirst = false; // A is packed before the loop over columns
+  bool pairOfPanels = false; // AMX: a block of B has no more, so its rows are short pieces that lie far apart
   // Rows of tiles whose unfinished block sums lie in scratch at once; 0: a block is done within one k block.
   int64_t sumUnits = 0;
   PackedA packA = PackedA::No;

@@ -255,6 +255,8 @@ void ContractEmitter::packWordsA(const Origin &origin, Range m, KBlock block) {
 
 // ---- B --------------------------------------------------------------------------------------------------------------
 
+// Where a pair of panels is packed, few lines of a row follow each other and no hardware prefetcher does: those of a later row are asked for meanwhile.
+static constexpr int64_t kAheadInB = 16; // elements of k
 void ContractEmitter::packWordsB(Value base, Range n, KBlock block) {
   int64_t size = int64_t(2 * pairing().size());
   forGroups(block, size, [&](Value step, llvm::ArrayRef<Element> elements) {
@@ -267,6 +269,9 @@ void ContractEmitter::packWordsB(Value base, Range n, KBlock block) {
         Value target = add(panel, mul(add(step, int64_t(which)), plan.nr()));
         auto at = [&](size_t i) { return add(places[i], mul(column, plan.n.b)); };
         if (plan.packB == PackedB::Copy) {
+          for (size_t i : {low, high})
+            for (int64_t j = 0; plan.pairOfPanels && i < places.size() && j < columns; j += 64 / bytesOf(plan.b.elem))
+              askFor(memB, add(at(i), kAheadInB * plan.k.b + j));
           auto half = [&](size_t i, int64_t j) {
             return i < places.size() ? halvesOf(loadVector(memB, add(at(i), j), plan.lanes, columns - j))
                                      : splatOf(builder, loc, plan.lanes, kMinusZero);
