@@ -3,6 +3,7 @@
 #include "compiler/phases/ProgramHash.h"
 #include "compiler/transforms/Approximate.h"
 #include "compiler/transforms/EmitNN.h"
+#include "compiler/transforms/MultiplyInTF32.h"
 #include "compiler/transforms/NarrowOperands.h"
 #include "compiler/transforms/Passes.h"
 #include "compiler/transforms/ShardValues.h"
@@ -87,6 +88,8 @@ bool Compilation::differentiate() {
     sumInBlocks(module->lookupSymbol<func::FuncOp>(nn::kTrainName));
     approximate(*module);
   }
+  if (options.target.isDevice() && program.train.tf32)
+    multiplyInTF32(*module);
   if (options.shards > 1) {
     markShards(*module);
     spreadSums(*module);
