@@ -121,7 +121,7 @@ def check(entry, kinds=None, most=0.02, settings=()):
             name = "bf%d-%s-%d" % (number, kind, place)
             built = standin.Program(source, name, *settings, *plan, target="nvidia:" + kind)
             out = programs.FOLDER / (name + "-out")
-            built.run(*run, "--out", out, seed=number + place, tensor="a100" if kind == "a100" else "h100", banks=1)
+            built.run(*run, "--out", out, seed=number + place, tensor="a100" if kind == "a100" else "h100", banks=1, devices=2)
             data = (out / "final.safetensors").read_bytes()
             first = first or data
             verdicts.expect(data == first, "%s on %s: other bits under %s" % (case.name, kind, " ".join(plan)))

@@ -8,6 +8,7 @@ The cases are those of nvidia_bf16.py, and some that only a product of f32 has.
 usage: nvidia_tf32.py [NAME...]      a NAME chooses cases by a part of it
 """
 import copy
+import shutil
 
 import nvidia_bf16 as bf16
 import programs
@@ -40,6 +41,8 @@ IMAGES = """model net(x: f32[B, D, T, T]) -> f32[B] {
   o = out(p)
   return o[:, 0]
 }"""
+LINEAR = "model net(x: f32[B, T, D]) -> f32[B, T, D] {\n  use up = linear[H], down = linear[D]\n  return down(tanh(up(x)))\n}"
+WORKERS = [[], ["--stages", "2"], ["--replicas", "2"]]
 GPT = """model net(x: i32[B, T] below V) -> f32[B, T, V] {
   use table = embedding[V, D], block = transformer_block[2, D](causal = true, rate = 0.1), norm = layer_norm, out = linear[V]
   return out(norm(block(table(x))))
@@ -56,7 +59,9 @@ CASES = [*map(smooth, bf16.CASES),
          bf16.Case("orders", "T = 21, D = 12", *ROWS, ORDERS, bf16.SQUARED, bf16.PLANS + [["--microbatch", "2"]]),
          bf16.Case("images", "T = 9, D = 3", "f32[B, D, T, T]", "f32[B]", IMAGES, "mean[B] squared_error(net(x), y)"),
          bf16.Case("a GPT, rows in blocks", "T = 64, D = 24, V = 101", "i32[B, T] below V", "i32[B, T] below V", GPT,
-                   "mean[B, T] cross_entropy(net(x), y)", bf16.PLANS + [["--microbatch", "2", "--row-blocks", "32"]])]
+                   "mean[B, T] cross_entropy(net(x), y)", bf16.PLANS + [["--microbatch", "2", "--row-blocks", "32"]]),
+         bf16.Case("several workers", "T = 24, D = 24, H = 40", *ROWS, LINEAR, bf16.SQUARED, WORKERS),
+         bf16.Case("several workers, grains", "T = 24, D = 24, H = 40", *ROWS, LINEAR, bf16.SQUARED, WORKERS, "grain 2")]
 
 
 def check(entry):
@@ -67,7 +72,25 @@ def check(entry):
     verdicts.expect(left.read_bytes() == (out / "final.safetensors").read_bytes(), "%s: on a CPU the bits are not those of f32" % case.name)
 
 
+def resumed():
+    """A checkpoint of the program of f32 is one of tf32, on a CPU and on a GPU."""
+    case = bf16.Case("resumed", "T = 8, D = 12, H = 20", *ROWS, LINEAR, bf16.SQUARED, more='every 1 checkpoint("run", keep = 3)')
+    source, folder = bf16.made(300, case, 1)
+    data, plain = ["--data", folder, "--quiet"], programs.FOLDER / "resumed-f32"
+    programs.call([programs.compiled(source, "resumed-f32-exe", *F32), *data, "--steps", "1", "--out", plain])
+    for name, target in (("cpu", None), ("gpu", "nvidia")):
+        out = programs.FOLDER / ("resumed-" + name)
+        shutil.copytree(plain, out)
+        words = [*data, "--out", out, "--resume", "--steps", "2"]
+        if target:
+            said = standin.Program(source, "resumed-gpu-exe", *TF32, target=target).run(*words, allowed=range(256))
+        else:
+            said = programs.call([programs.compiled(source, "resumed-cpu-exe", *TF32), *words], allowed=range(256))
+        verdicts.expect(said.returncode == 0, "a checkpoint of f32 in tf32, %s: exit code %d\n%s" % (name, said.returncode, said.stdout))
+
+
 def planted_faults():
+    resumed()
     bf16.planted_faults({**bf16.FAULTS, "rounding": "@llvm.nvvm.f2tf32.rna"}, TF32)
 
 
