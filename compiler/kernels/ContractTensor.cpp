@@ -3,10 +3,9 @@
 //
 // Four warps, two along m and two along n, share a tile of outputs: each has a square of it, which takes the fewest reads of shared memory
 // for its products. They walk along k in steps of 32 (tf32: 16). While they multiply one step, the next ones are on their way into shared memory: by
-// cp.async where memory holds bf16 side by side, else by loads that are rounded; numbers of tf32 always by cp.async, and are rounded on the way from
-// shared memory to the instruction. Steps begin anew with each run of k, and what lacks in a
-// run's last one is zero: so which products an instruction adds depends on their places in the run alone, and an output is one
-// chain of instructions however k is cut between launches.
+// cp.async where memory holds bf16 side by side, else by loads that are rounded. Numbers of tf32 always come by cp.async, and are rounded on their
+// way from shared memory to the instruction. Steps begin anew with each run of k, and what lacks in a run's last one is zero: so which products an
+// instruction adds depends on their places in the run alone, and an output is one chain of instructions however k is cut between launches.
 #include "compiler/kernels/ContractTensorTile.h"
 
 #include <optional>

@@ -1,9 +1,9 @@
 // TensorCores.h: which products add several of their terms at once.
 //
 // A product or a convolution of f32 with the attribute `nn.tf32` runs on the tensor cores of a GPU, unless it sums over examples alone or convolves each
-// channel by itself. They round both operands to ten bits behind the
-// leading one (tf32), to nearest, ties away from zero, and add eight products at a time to an f32. The eights begin anew where the blocks of a product of bf16
-// do. The attribute belongs to the program and to the kind of the target (docs/nvidia.md), and to the op: no plan changes it.
+// channel by itself. They round both operands to ten bits behind the leading one (tf32), to nearest, ties away from zero, and add eight products at a
+// time to an f32. The eights begin anew where the blocks of a product of bf16 do. The attribute belongs to the program and to the kind of the target
+// (docs/nvidia.md), and to the op: no plan changes it.
 #ifndef CINCH_DIALECTS_NN_TENSORCORES_H
 #define CINCH_DIALECTS_NN_TENSORCORES_H
 

@@ -60,6 +60,8 @@ CASES = [*map(smooth, bf16.CASES),
          bf16.Case("images", "T = 9, D = 3", "f32[B, D, T, T]", "f32[B]", IMAGES, "mean[B] squared_error(net(x), y)"),
          bf16.Case("a GPT, rows in blocks", "T = 64, D = 24, V = 101", "i32[B, T] below V", "i32[B, T] below V", GPT,
                    "mean[B, T] cross_entropy(net(x), y)", bf16.PLANS + [["--microbatch", "2", "--row-blocks", "32"]]),
+         bf16.Case("examples alone, grains", "T = 1, D = 24, H = 40", "f32[B, D]", "f32[B, D]", LINEAR.replace("B, T, D", "B, D"),
+                   "mean[B, D] squared_error(net(x), y)", [["--microbatch", "2"], ["--microbatch", "4"]], "grain 2"),
          bf16.Case("several workers", "T = 24, D = 24, H = 40", *ROWS, LINEAR, bf16.SQUARED, WORKERS),
          bf16.Case("several workers, grains", "T = 24, D = 24, H = 40", *ROWS, LINEAR, bf16.SQUARED, WORKERS, "grain 2")]
 
