@@ -86,6 +86,7 @@ def quick_suites():
         python("execute/nvidia_offload.py"),
         python("execute/nvidia_attend.py"),
         python("execute/nvidia_bf16.py"),
+        python("execute/nvidia_tf32.py"),
         python("execute/nvidia_wgmma.py"),
         python("execute/nvidia_sums.py"),
         python("execute/nvidia_rows.py"),

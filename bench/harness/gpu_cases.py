@@ -1,7 +1,7 @@
 """What bench/gpu carries to the machine with a GPU: programs for it, their data, and what they should leave there.
 
 The cases are those of the tests that execute kernels on the CPU (test/execute/nvidia*.py), with data drawn anew each time. FOLDER/cases.json
-lists them: name; kind (f32, bf16, wgmma: the same with products by wgmma); programs (the same case under several plans); data; limit;
+lists them: name; kind (f32, bf16, wgmma: the same with products by wgmma, tf32); programs (the same case under several plans); data; limit;
 and names of files with parameters: wanted (the CPU's program left them), start (before the first step), f64 (of the same program in f64, where
 there is one), model (the model of tensor cores left them, under the stand-in for the driver), beside (a program with products by mma.sync).
 """
@@ -19,6 +19,7 @@ import numpy as np  # noqa: E402
 import nvidia  # noqa: E402  (found through the line above, as the next ones)
 import nvidia_attend as attend  # noqa: E402
 import nvidia_bf16 as bf16  # noqa: E402
+import nvidia_tf32 as tf32  # noqa: E402
 import nvidia_wgmma as wgmma  # noqa: E402
 import programs  # noqa: E402
 import standin  # noqa: E402
@@ -138,7 +139,13 @@ def narrow(pack):
         pack.add(case.name, "wgmma", source, data, case.plans, limit=0.02, model=case.name != "attention", target=wgmma.TARGET)
 
 
+def of_tf32(pack):
+    for number, case in enumerate(tf32.CASES):
+        source, data = bf16.made(200 + number, case, pack.seed + 200 + number)
+        pack.add(case.name, "tf32", source, data, case.plans, tf32.TF32, limit=tf32.MOST, model=True)
+
+
 def all_cases(pack):
-    for part in (of_the_tree, examples, attention, narrow):
+    for part in (of_the_tree, examples, attention, narrow, of_tf32):
         part(pack)
     pack.finish("cases.json")

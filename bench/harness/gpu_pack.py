@@ -51,8 +51,9 @@ def gpt2(pack, seed):
     for file in ("train.bin", "valid.bin"):
         draw.integers(0, sizes["V"], 400000).astype("<u2").tofile(data / file)
     source = BENCH / "models" / "gpt2_124m.cinch"
-    flags = [*defined(sizes), *gpu_cases.NARROW, "--memory-budget", "60GiB"]
-    made = {kind: pack.device("gpt2." + kind, source, target, flags) for kind, target in (("mma", gpu_cases.HOPPER), ("wgmma", "h200"))}
+    flags = [*defined(sizes), "--memory-budget", "60GiB"]
+    kinds = (("mma", gpu_cases.HOPPER, gpu_cases.NARROW), ("wgmma", "h200", gpu_cases.NARROW), ("tf32", gpu_cases.HOPPER, gpu_cases.tf32.TF32))
+    made = {kind: pack.device("gpt2." + kind, source, target, [*flags, *precision]) for kind, target, precision in kinds}
     settings = dict(sizes=sizes, steps=4 if small else 25, programs=made)
     if not small:
         flags = [*defined({**sizes, "B": 512}), *gpu_cases.NARROW, "--memory-budget", "500GiB", "--microbatch", "512"]

@@ -1,7 +1,7 @@
-"""GPT-2 of torch_nets.py in bf16 on a GPU, and PyTorch's products and attention of its sizes: the rival of bench/gpu.
+"""GPT-2 of torch_nets.py in bf16, and in f32 with products in tf32, on a GPU, and PyTorch's products and attention of its sizes: the rival of bench/gpu.
 
 usage: torch_gpu.py SIZES      a JSON object with B, T, V, N, D, A. It compiles at once. Then orders are lines of standard input, and answers lines of
-standard output, in JSON: `ready`; `compile`, `eager` (seconds of a step, most bytes that were allocated); `kernels` (microseconds of each).
+standard output, in JSON: `ready`; `compile`, `eager`, `compile_tf32`, `eager_tf32` (seconds of a step, most bytes that were allocated); `kernels` (microseconds of each).
 """
 import json
 import sys
@@ -14,7 +14,7 @@ from torch_nets import Gpt2
 sizes = json.loads(sys.argv[1])
 B, T, V, D, A = (sizes[name] for name in "BTVDA")
 WARM, STEPS = 5, 20
-torch.set_float32_matmul_precision("high")
+torch.set_float32_matmul_precision("high") # products of f32 in tf32
 
 
 def network():
@@ -35,8 +35,9 @@ def batch():
     return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
 
-def step(model, forward, optimizer, inputs, labels):
-    with torch.autocast("cuda", torch.bfloat16):
+def step(model, forward, optimizer, inputs, labels, narrow=True):
+    """`narrow`: in bf16."""
+    with torch.autocast("cuda", torch.bfloat16, enabled=narrow):
         loss = forward(inputs, labels)
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)
@@ -57,10 +58,10 @@ def seconds(call, warm, count):
     return sorted(a.elapsed_time(b) for a, b in zip(events, events[1:]))[count // 2] / 1e3
 
 
-def steps(model, forward, optimizer):
+def steps(model, forward, optimizer, narrow=True):
     torch.cuda.reset_peak_memory_stats()
     inputs, labels = batch()
-    taken = seconds(lambda: step(model, forward, optimizer, inputs, labels), WARM, STEPS)
+    taken = seconds(lambda: step(model, forward, optimizer, inputs, labels, narrow), WARM, STEPS)
     return {"seconds": taken, "bytes": torch.cuda.max_memory_allocated()}
 
 
@@ -103,6 +104,7 @@ def main():
     for order in sys.stdin:
         order = order.strip()
         answer = {"ready": lambda: {"ready": True}, "compile": lambda: steps(model, forward, optimizer), "eager": lambda: steps(model, model, optimizer),
+                  "compile_tf32": lambda: steps(model, forward, optimizer, False), "eager_tf32": lambda: steps(model, model, optimizer, False),
                   "kernels": kernels}[order]()
         print(json.dumps(answer), flush=True)
         torch.cuda.empty_cache()

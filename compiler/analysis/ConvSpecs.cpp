@@ -8,6 +8,7 @@
 
 #include "compiler/kernels/ElemFacts.h"
 #include "dialects/nn/Grain.h"
+#include "dialects/nn/TensorCores.h"
 
 #include <array>
 #include <numeric>
@@ -35,16 +36,18 @@ struct Convolution {
   int64_t groups = 1;
   Elem elem = Elem::F32;
   bool rounded = false; // of bf16
+  bool tf32 = false;    // of f32 on tensor cores
 
   int64_t groupIn() const { return filterShape[2]; }
   int64_t groupOut() const { return filterShape[3] / groups; }
-  // Convolutions of bf16: dims of k, from the outermost on, at each index of which blocks of 32 begin anew; of an image or an output the
+  // Convolutions of bf16 and tf32: dims of k, from the outermost on, at each index of which blocks begin anew; of an image or an output the
   // rows of taps, and their columns if the taps of a row do not follow each other.
   void setBlocks(ContractSpec &spec, bool grained, bool ofFilter, bool strided) const {
     bool depthwise = groups > 1 && groupIn() == 1, apart = groups > 1 || dilate[0] > 1 || dilate[1] > 1 || strided;
     spec.rounds = rounded && depthwise;
     spec.pairs = rounded && !depthwise;
-    if (spec.pairs)
+    spec.tf32 = tf32 && !depthwise;
+    if (spec.pairs || spec.tf32)
       spec.anew = ofFilter ? (batch >= 0 && !grained ? 1 : 0) : apart ? 2 : 1;
   }
   // Strides of axis 0 (rows), 1 (columns) or 2 (channels).
@@ -208,6 +211,7 @@ bool convSpec(nn::ConvOp op, llvm::function_ref<int(Value)> bufferOf, bool accum
   c.turnOneColumn();
   c.groups = int64_t(op.getGroups());
   c.rounded = elemOf(op.getLhs()) == Elem::BF16 || elemOf(op.getRhs()) == Elem::BF16;
+  c.tf32 = op->hasAttr(nn::kTF32Attr);
   c.elem = c.rounded ? Elem::F32 : elemOf(op.getResult());
   if (op.getGives() != nn::ConvPart::Image) {
     ContractSpec only = givingOutputOrFilter(c, op.getGives() == nn::ConvPart::Filter);

@@ -36,7 +36,7 @@ struct Pricer {
   // two warps that share tensor cores are not enough to hide the one behind the other: an H200 says so, on which they took longer still.
   double secondsOf(const TileWalk &walk) const {
     const bool groups = walk.cores == TileWalk::Groups;
-    const double rate = groups ? rates.groups : walk.cores == TileWalk::Sync ? rates.sync : rates.singles;
+    const double rate = groups ? rates.groups : walk.cores == TileWalk::Sync ? rates.sync : walk.cores == TileWalk::SyncTF32 ? rates.syncTF32 : rates.singles;
     const double products = walk.products / rate, step = groups ? std::max(products, walk.lines) : products + walk.lines;
     const double alone = step + (walk.waits ? rates.latency * rates.clock : 0);
     auto cyclesOf = [&](int64_t tiles) { return tiles > 0 ? std::max(double(tiles) * step, alone) : 0; };

@@ -308,6 +308,13 @@ bool KernelSpec::approximates() const {
               : isAttention() && isOfTensorCores();
 }
 
+bool KernelSpec::multipliesInTF32() const {
+  if (auto *contract = std::get_if<ContractSpec>(&work))
+    return contract->tf32;
+  auto *conv = std::get_if<ConvSpec>(&work);
+  return conv && llvm::any_of(conv->parts, [](const ContractSpec &part) { return part.tf32; });
+}
+
 std::vector<Grid> KernelSpec::grids(const TargetInfo &target) const {
   if (auto *loop = std::get_if<LoopSpec>(&work))
     return gridsOf(*loop, target);
@@ -381,8 +388,8 @@ struct Key {
     all(offset, size, strides);
   }
   void add(const ContractSpec &spec) {
-    const auto &[elem, batch, m, n, k, a, b, c, bounds, accumulate, grain, pairs, anew, rounds] = spec;
-    all(elem, batch, m, n, k, a, b, c, bounds, accumulate, grain, pairs, anew, rounds);
+    const auto &[elem, batch, m, n, k, a, b, c, bounds, accumulate, grain, pairs, anew, tf32, rounds] = spec;
+    all(elem, batch, m, n, k, a, b, c, bounds, accumulate, grain, pairs, anew, tf32, rounds);
   }
   void add(const ConvSpec &spec) {
     const auto &[parts] = spec;

@@ -53,6 +53,8 @@ struct KernelSpec {
   }
   // May a GPU take approximations? Attention on tensor cores takes powers of two, and loops what their nodes say (LoopNode::approximate).
   bool approximates() const;
+  // Does it multiply numbers of f32 rounded to tf32?
+  bool multipliesInTF32() const;
   // How it is spread over a GPU, a grid a launch.
   std::vector<kernels::Grid> grids(const kernels::TargetInfo &) const;
   // A loop with the numbers in its nodes again.

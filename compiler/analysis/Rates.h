@@ -13,7 +13,8 @@ struct DeviceRates {
   double clock = 0;       // cycles a second
   double groupsClock = 0; // while all multiprocessors multiply by wgmma
   double singles = 0;     // FMAs a cycle on cores that compute them one by one
-  double sync = 0;        // on tensor cores by mma.sync
+  double sync = 0;        // on tensor cores by mma.sync, of bf16
+  double syncTF32 = 0;    // and of tf32
   double groups = 0;      // by wgmma; 0: it has none
   double issued = 0;      // instructions a cycle that loops begin
   double access = 0;      // instructions for each element that is read or written, beside what is computed

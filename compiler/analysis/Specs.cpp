@@ -3,6 +3,7 @@
 
 #include "dialects/nn/Grain.h"
 #include "dialects/nn/Shards.h"
+#include "dialects/nn/TensorCores.h"
 
 using namespace mlir;
 using namespace cinch::kernels;
@@ -117,9 +118,11 @@ bool contractSpec(nn::ContractOp op, llvm::function_ref<int(Value)> bufferOf, bo
   };
   spec.pairs = op->hasAttr(nn::kBF16Attr) || elemOf(a) == Elem::BF16 || elemOf(b) == Elem::BF16;
   spec.elem = spec.pairs ? Elem::F32 : elemOf(op.getResult());
-  // The slowest summed axis is the batch if any is: blocks start anew at each example, or at each grain.
+  // The slowest summed axis is the batch if any is: blocks start anew at each example, or at each grain. A sum over examples alone has none in tf32.
   bool overBatch = !k.empty() && batchAxisOf(a) >= 0 && aLabels[batchAxisOf(a)] == k.front();
-  spec.anew = spec.pairs && overBatch && !(accumulate && nn::grainOf(op) > 0);
+  int64_t anew = overBatch && !(accumulate && nn::grainOf(op) > 0);
+  spec.tf32 = op->hasAttr(nn::kTF32Attr) && int64_t(k.size()) > anew;
+  spec.anew = spec.pairs || spec.tf32 ? anew : 0;
   spec.batch = sizesOf(batch);
   spec.m = sizesOf(m);
   spec.n = sizesOf(n);

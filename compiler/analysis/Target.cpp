@@ -13,20 +13,21 @@ struct Device {
   int64_t gigabytes;
   double tera, bandwidth; // f32 operations a second on the cores that compute FMAs one by one, in 10^12; bytes a second in 10^9
   double host;            // bytes a second in 10^9 of the bus to the host, in one direction
-  double tensor;          // operations a second of bf16 on tensor cores, in 10^12
-  double eachCycle;       // FMAs of that in a cycle of a multiprocessor
+  double tensor, tf32;    // operations a second of bf16 and of tf32 on tensor cores, in 10^12
+  double eachCycle;       // FMAs of bf16 in a cycle of a multiprocessor
   double sync;            // the share of it that mma.sync can reach
 };
 } // namespace
 
-// Data sheets of NVIDIA: A100 (2021), H100 (2023), H200 (2023), SXM versions; tensor cores without sparsity. On Hopper, mma.sync ends near 63 %
+// Data sheets of NVIDIA: A100 (2021), H100 (2023), H200 (2023), SXM versions; tensor cores without sparsity (the sheets of H100 and H200 name what
+// sparsity doubles: 1,979 of bf16, 989 of tf32). On Hopper, mma.sync ends near 63 %
 // of what wgmma reaches (Luo et al., arXiv 2402.13499). The bus: PCIe of generation 4 (64 GB/s in both
 // directions together) and 5 (128 GB/s).
 static const Device devices[] = {
-    {"a100", "A100 SXM 80GB", "sm_80", 108, 80, 19.5, 2039, 32, 312, 1024, 1},
-    {"a100-40gb", "A100 SXM 40GB", "sm_80", 108, 40, 19.5, 1555, 32, 312, 1024, 1},
-    {"h100", "H100 SXM", "sm_90a", 132, 80, 67, 3350, 64, 989.4, 2048, 0.63},
-    {"h200", "H200 SXM", "sm_90a", 132, 141, 67, 4800, 64, 989.4, 2048, 0.63},
+    {"a100", "A100 SXM 80GB", "sm_80", 108, 80, 19.5, 2039, 32, 312, 156, 1024, 1},
+    {"a100-40gb", "A100 SXM 40GB", "sm_80", 108, 40, 19.5, 1555, 32, 312, 156, 1024, 1},
+    {"h100", "H100 SXM", "sm_90a", 132, 80, 67, 3350, 64, 989.4, 494.7, 2048, 0.63},
+    {"h200", "H200 SXM", "sm_90a", 132, 141, 67, 4800, 64, 989.4, 494.7, 2048, 0.63},
 };
 // A GPU that has a name is given the fastest PTX there is for it. PTX for one of these runs on it and on all later ones, but for sm_90a, which is
 // for 9.0 alone; the GPU that it is priced as.
@@ -64,7 +65,7 @@ static MachineRates ratesOf(const Device &device, bool groups) {
   DeviceRates &each = rates.device;
   each.clock = device.tensor * 1e12 / (2 * device.eachCycle * device.processors);
   each.singles = device.tera * 1e12 / (2 * each.clock * device.processors);
-  each.sync = device.sync * device.eachCycle;
+  each.sync = device.sync * device.eachCycle, each.syncTF32 = each.sync * device.tf32 / device.tensor;
   if (groups)
     each.groups = device.eachCycle, each.groupsClock = kOfClock * each.clock;
   each.issued = kOfIssuers * kIssuers;

@@ -273,7 +273,7 @@ struct Checker {
                 (fileId == 0 && t.dtype.text == "tensor");
     if (!good && t.dtype)
       diags.error(Code::E0202, t.dtype.span, "unknown element type `" + t.dtype.text + "`; there are f32, i32 and bool")
-          .help(t.dtype.text == "f64" || t.dtype.text == "bf16"
+          .help(t.dtype.text == "f64" || t.dtype.text == "bf16" || t.dtype.text == "tf32"
                     ? "storage is f32; write `precision " + t.dtype.text + "` in train"
                     : didYouMean(t.dtype.text, dtypes));
     int dots = 0;

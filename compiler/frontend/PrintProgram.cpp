@@ -131,7 +131,7 @@ static std::string dataText(const Dataset &data) {
 static std::string trainText(const Program &program) {
   const Train &train = program.train;
   std::string text = "train " + train.model + " on " + program.datasets[train.dataset].name + " seed " +
-                     std::to_string(train.seed) + (train.f64 ? " f64" : train.bf16 ? " bf16" : "") + "\n";
+                     std::to_string(train.seed) + (train.f64 || train.bf16 || train.tf32 ? std::string(" ") + train.precision() : "") + "\n";
   for (const Optimizer &o : train.optimizers) {
     text += std::string("  optimizer ") + o.rule->name;
     for (const Hyperparameter &each : o.rule->hyperparameters) {

@@ -166,6 +166,7 @@ struct Train {
   double ema = 0;            // e = ema * e + (1 - ema) * p
   bool f64 = false;          // precision
   bool bf16 = false;         // precision, with masters and sums in f32
+  bool tf32 = false;         // precision f32, in which a GPU's tensor cores may multiply
   int64_t grain = 0;
   Combine combine = Combine::Exact;
   int64_t combined = 1;      // the replicas that `combine` names
@@ -175,6 +176,8 @@ struct Train {
   std::vector<Every> every;
   std::string initFile;      // `init`: parameters start from this file; "": none
   int initNames = -1;        // index into Program::nameMaps; -1: they are called there as here
+
+  const char *precision() const { return f64 ? "f64" : bf16 ? "bf16" : tf32 ? "tf32" : "f32"; }
 };
 
 struct PlanSettings {        // what the file asks for; the command line overrides

@@ -66,9 +66,9 @@ static std::map<std::string, SetKey> setKeys(Train &t) {
 // Takes the value of one setting; says what is wrong with it otherwise.
 static std::string setValue(Train &t, const std::string &name, const SetKey &key, const std::string &text, int64_t batch) {
   if (name == "train.precision") {
-    if (text != "f32" && text != "f64" && text != "bf16")
-      return "there are f32, f64 and bf16";
-    t.f64 = text == "f64", t.bf16 = text == "bf16";
+    if (text != "f32" && text != "tf32" && text != "f64" && text != "bf16")
+      return "there are f32, tf32, f64 and bf16";
+    t.f64 = text == "f64", t.bf16 = text == "bf16", t.tf32 = text == "tf32";
     return "";
   }
   std::optional<Number> value = parseNumber(text);

@@ -36,7 +36,7 @@ void Elaborator::readClip(const Setting &setting, Frame &frame) {
 }
 
 void Elaborator::readPrecision(const Setting &setting, Frame &frame) {
-  if (!oneWord(setting, "precision f32, precision f64 or precision bf16(master = f32, accumulate = f32)", frame))
+  if (!oneWord(setting, "precision f32, precision tf32, precision f64 or precision bf16(master = f32, accumulate = f32)", frame))
     return;
   const SettingWord &word = setting.words[0];
   if (word.text == "bf16") {
@@ -49,11 +49,13 @@ void Elaborator::readPrecision(const Setting &setting, Frame &frame) {
         report(Code::E0603, arg.span, "parameters and sums of `precision bf16` are f32", frame)
             .help("write bf16(master = f32, accumulate = f32)");
     }
-  } else if (!word.hasArgs && (word.text == "f32" || word.text == "f64"))
-    program.train.f64 = word.text == "f64";
-  else
+  } else if (word.text == "f32" || word.text == "tf32" || word.text == "f64") {
+    program.train.f64 = word.text == "f64", program.train.tf32 = word.text == "tf32";
+    if (word.hasArgs)
+      report(Code::E0603, word.span, "`precision " + word.text + "` takes nothing in parentheses", frame);
+  } else
     report(Code::E0603, word.span, "unknown precision `" + textOf(word.span) + "`", frame)
-        .help(meantOrAll(word.text, {"f32", "f64", "bf16"}));
+        .help(meantOrAll(word.text, {"f32", "tf32", "f64", "bf16"}));
 }
 
 static constexpr int64_t kMostStale = 8;

@@ -15,10 +15,10 @@ struct Dim {
 using Dims = std::vector<Dim>;
 int64_t countOf(const Dims &);
 
-// A product of bf16 is one of tensor cores, unless it sums over examples alone: blocks of k start anew at each. It depends on what the
+// A product of bf16 or tf32 is one of tensor cores, unless it sums over examples alone: blocks of k start anew at each. It depends on what the
 // program says of the op, not on how many examples or positions a launch has.
 bool isOfTensorCores(const ContractSpec &);
-// Of those, the ones that a GPU with wgmma computes by it (TargetInfo::warpgroups): all but convolutions with padding. It depends on the op
+// Of those of bf16, the ones that a GPU with wgmma computes by it (TargetInfo::warpgroups): all but convolutions with padding. It depends on the op
 // and the kind of the GPU, as that does.
 bool isOfWarpgroups(const std::vector<ContractSpec> &parts, const TargetInfo &);
 // Threads of a block of the others.

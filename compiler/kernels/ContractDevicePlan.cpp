@@ -14,7 +14,7 @@ int64_t countOf(const Dims &dims) {
   return count;
 }
 
-bool isOfTensorCores(const ContractSpec &spec) { return spec.pairs && int64_t(spec.k.size()) > spec.anew; }
+bool isOfTensorCores(const ContractSpec &spec) { return (spec.pairs || spec.tf32) && int64_t(spec.k.size()) > spec.anew; }
 
 // Neighbours that every operand walks as one become one.
 static Dims merged(const Dims &dims) {
@@ -45,7 +45,7 @@ int64_t threadsOf(const std::vector<ContractSpec> &parts) {
 }
 
 bool isOfWarpgroups(const std::vector<ContractSpec> &parts, const TargetInfo &target) {
-  return target.warpgroups && parts.size() == 1 && isOfTensorCores(parts[0]) && parts[0].bounds.empty();
+  return target.warpgroups && parts.size() == 1 && parts[0].pairs && isOfTensorCores(parts[0]) && parts[0].bounds.empty();
 }
 
 // Neighbouring outputs are to be those of one row: they are stored together. Of the transposed product the rows are columns, and the operands have

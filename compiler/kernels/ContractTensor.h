@@ -1,4 +1,4 @@
-// ContractTensor.h: products of bf16 on the tensor cores of a GPU.
+// ContractTensor.h: products of bf16 and tf32 on the tensor cores of a GPU.
 #ifndef CINCH_COMPILER_KERNELS_CONTRACTTENSOR_H
 #define CINCH_COMPILER_KERNELS_CONTRACTTENSOR_H
 
@@ -11,18 +11,21 @@
 namespace cinch::kernels::device {
 
 constexpr int64_t kTensorThreads = 128; // of a block
-constexpr int64_t kTensorStep = 32; // of k, which a block of threads brings at once: two products of m16n8k16
+// Of k, which a block of threads brings at once, as they lie in shared memory: 32 of bf16, which are two products of m16n8k16, or 16 of tf32, two of
+// m16n8k8. So the lines of both are alike. Sixteen bytes are what is copied at once, and what a row of a matrix in registers has.
+constexpr int64_t kTensorStepBytes = 64, kTensorChunkBytes = 16;
 
 // How a step of one operand lies in shared memory, and how it is brought there.
 struct TensorOperand {
   const View *view = nullptr;
   bool alongK = false;  // [row of the tile][k], for one whose k lies closer together; else [k][row]
-  bool wide = false;    // eight elements at a time: they lie side by side and begin at 16 bytes
-  bool copied = false;  // wide, and bf16 in memory: the copies go on while the threads compute
+  int64_t size = 2;     // bytes of an element in shared memory: 4 of tf32
+  bool wide = false;    // 16 bytes of them at a time: they lie side by side, and begin at 16 bytes in memory, too
+  bool copied = false;  // as they are, so that the copies go on while the threads compute: wide, and bf16 in memory; or tf32, which is rounded later
   bool shifted = false; // bf16 that lie side by side, but begin anywhere: by groups, as 16 bytes and the 16 behind them, of which eight are taken
-  int64_t pitch = 0;    // elements of a row; odd in units of 16 bytes, so that eight rows lie in different banks
+  int64_t pitch = 0;    // elements of a row, whose beginnings lie in different banks (TensorTiles)
   int64_t bytes = 0;    // of a step
-  int64_t chunk() const { return wide || shifted ? 8 : 1; }
+  int64_t chunk() const { return wide || shifted ? kTensorChunkBytes / size : 1; }
 };
 
 // Pairs of outputs, in neighbouring columns, lie side by side at an even place.
@@ -33,11 +36,15 @@ bool rowsAreAligned(const Plan &);
 // Columns that a row may be stored with: those of the matrix, and what lies behind them up to 16 bytes if the next row begins there.
 int64_t columnsOfRows(const Plan &);
 
+// Eight rows of a matrix that ldmatrix reads, of 16 bytes each, lie in different banks: a pitch is odd in units of 16 bytes. A tf32 whose lines are
+// those of one k is read word by word, eight rows at four k: there the pitch is 8 words modulo 32.
 struct TensorTiles {
   TensorOperand operand[2];
+  int64_t size, step;            // bytes of an element, and elements of k in a step
   int64_t length, steps;         // of a run of k; blocks start anew behind each
   int stages = 2;                // steps in shared memory at once
   explicit TensorTiles(const Plan &);
+  int64_t depth() const { return step / 2; } // of k, which one instruction multiplies
   int64_t stageBytes() const { return operand[0].bytes + operand[1].bytes; }
   int64_t sharedBytes() const { return stages * stageBytes(); }
 };

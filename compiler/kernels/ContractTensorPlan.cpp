@@ -13,13 +13,15 @@ static TensorOperand operandOf(const Plan &plan, int which, int64_t length) {
   const Dims &rows = which == 0 ? plan.m : plan.n;
   auto closest = [&](const Dims &of) { return of.empty() ? int64_t(1) << 40 : std::abs(strideOf(of.back(), which)); };
   o.alongK = closest(plan.k) < closest(rows);
+  o.size = plan.spec.tf32 ? 4 : 2;
+  const int64_t chunk = kTensorChunkBytes / o.size;
   const Dims &inner = o.alongK ? plan.k : rows;
-  o.wide = !inner.empty() && strideOf(inner.back(), which) == 1 && inner.back().size % 8 == 0 && o.view->offset % 8 == 0 &&
-           !inner.back().bound[0] && !inner.back().bound[1] && (!o.alongK || length % 8 == 0);
+  o.wide = !inner.empty() && strideOf(inner.back(), which) == 1 && inner.back().size % chunk == 0 && o.view->offset % chunk == 0 &&
+           !inner.back().bound[0] && !inner.back().bound[1] && (!o.alongK || length % chunk == 0);
   for (const Dims *dims : {&plan.batch, &rows, &plan.k, &plan.runs})
     for (const Dim &dim : *dims)
-      o.wide = o.wide && (&dim == &inner.back() || strideOf(dim, which) % 8 == 0);
-  o.copied = o.wide && o.view->elem == Elem::BF16;
+      o.wide = o.wide && (&dim == &inner.back() || strideOf(dim, which) % chunk == 0);
+  o.copied = plan.spec.tf32 || (o.wide && o.view->elem == Elem::BF16);
   return o;
 }
 static int64_t lengthOfRun(const Plan &plan) {
@@ -51,12 +53,13 @@ bool rowsAreAligned(const Plan &plan) {
   return aligned;
 }
 
-TensorTiles::TensorTiles(const Plan &plan) : length(lengthOfRun(plan)), steps((length + kTensorStep - 1) / kTensorStep) {
+TensorTiles::TensorTiles(const Plan &plan)
+    : size(plan.spec.tf32 ? 4 : 2), step(kTensorStepBytes / size), length(lengthOfRun(plan)), steps((length + step - 1) / step) {
   for (int i : {0, 1}) {
     TensorOperand &o = operand[i];
     o = operandOf(plan, i, length);
-    o.pitch = (o.alongK ? kTensorStep : plan.tileM) + 8;
-    o.bytes = (o.alongK ? plan.tileM : kTensorStep) * o.pitch * 2;
+    o.pitch = o.alongK ? step + kTensorChunkBytes / size : plan.tileM + 8;
+    o.bytes = (o.alongK ? plan.tileM : step) * o.pitch * size;
   }
   // More than two stages only help where something is on its way meanwhile.
   constexpr int64_t kShared = 48 << 10;

@@ -48,12 +48,12 @@ static TileWalk walkOfSync(const ContractSpec &spec, int64_t threads) {
   TensorTiles tiles(plan);
   const int64_t warps = threads / 32, read = warps * (plan.tileM / 2 + 2 * plan.tileN / warps), written = plan.tileM + plan.tileN;
   TileWalk walk;
-  walk.cores = TileWalk::Sync;
+  walk.cores = spec.tf32 ? TileWalk::SyncTF32 : TileWalk::Sync;
   walk.tiles = plan.items();
   walk.together = blocksOfProcessor(plan, threads);
   walk.steps = runsOf(plan, tiles.length) * tiles.steps;
-  walk.products = double(plan.tileM * plan.tileN * device::kTensorStep);
-  walk.lines = double((read + written) * device::kTensorStep * 2) / 128;
+  walk.products = double(plan.tileM * plan.tileN * tiles.step);
+  walk.lines = double((read + written) * device::kTensorStepBytes) / 128;
   walk.waits = !tiles.operand[0].copied || !tiles.operand[1].copied;
   return walk;
 }

@@ -9,7 +9,7 @@ namespace cinch::kernels {
 
 // A contraction: tiles of outputs, each of which goes through its sums in steps.
 struct TileWalk {
-  enum Cores { Singles, Sync, Groups } cores = Singles; // single FMAs, mma.sync, wgmma
+  enum Cores { Singles, Sync, SyncTF32, Groups } cores = Singles; // single FMAs, mma.sync of bf16 and of tf32, wgmma
   int64_t tiles = 1;    // equal pieces of work, a block of threads each
   int64_t together = 1; // blocks that a multiprocessor holds at once
   int64_t steps = 1;    // of a tile, one after the other

@@ -93,6 +93,9 @@ struct ContractSpec {
   // elements and one over its odd ones, and C += even + odd; subnormal numbers count as zeros. It is what AMX's tdpbf16ps computes.
   bool pairs = false;
   int64_t anew = 0;
+  // Of f32, on the tensor cores of a GPU: A and B are rounded to tf32, to nearest, ties away from zero, and products are added eight at a time, anew
+  // where blocks of `pairs` begin. The builders of a CPU have none.
+  bool tf32 = false;
   // A and B are rounded to bf16 and subnormal numbers count as zeros, without blocks: one chain an element (a depthwise convolution).
   bool rounds = false;
 };

@@ -158,12 +158,12 @@ static void call(OpBuilder &b, Location loc, StringRef name, ValueRange argument
   LLVM::CallIntrinsicOp::create(b, loc, b.getStringAttr(name), arguments);
 }
 
-void copyLater(OpBuilder &b, Location loc, Value to, Value from, Value valid) {
+void copyLater(OpBuilder &b, Location loc, Value to, Value from, Value valid, int64_t bytes) {
   Value global = LLVM::AddrSpaceCastOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext(), 1), from);
+  const std::string name = bytes == 16 ? "llvm.nvvm.cp.async.cg.shared.global.16" : "llvm.nvvm.cp.async.ca.shared.global.4";
   if (!valid)
-    return call(b, loc, "llvm.nvvm.cp.async.cg.shared.global.16", {to, global});
-  Value bytes = arith::SelectOp::create(b, loc, valid, number(b, loc, 16), number(b, loc, 0));
-  call(b, loc, "llvm.nvvm.cp.async.cg.shared.global.16.s", {to, global, bytes});
+    return call(b, loc, name, {to, global});
+  call(b, loc, name + ".s", {to, global, arith::SelectOp::create(b, loc, valid, number(b, loc, bytes), number(b, loc, 0))});
 }
 
 void endOfCopies(OpBuilder &b, Location loc) { call(b, loc, "llvm.nvvm.cp.async.commit.group", {}); }
@@ -184,11 +184,25 @@ SmallVector<Value> loadMatrices(OpBuilder &b, Location loc, Value pointer, bool 
               {pointer});
 }
 
-SmallVector<Value> multiplyMatrices(OpBuilder &b, Location loc, ValueRange x, ValueRange y, ValueRange sums) {
+static SmallVector<Value> multiply(OpBuilder &b, Location loc, StringRef name, ValueRange x, ValueRange y, ValueRange sums) {
   SmallVector<Value> arguments(x);
   arguments.append(y.begin(), y.end());
   arguments.append(sums.begin(), sums.end());
-  return four(b, loc, b.getF32Type(), "llvm.nvvm.mma.m16n8k16.row.col.bf16", arguments);
+  return four(b, loc, b.getF32Type(), name, arguments);
+}
+
+SmallVector<Value> multiplyMatrices(OpBuilder &b, Location loc, ValueRange x, ValueRange y, ValueRange sums) {
+  return multiply(b, loc, "llvm.nvvm.mma.m16n8k16.row.col.bf16", x, y, sums);
+}
+
+SmallVector<Value> multiplyMatricesOfTF32(OpBuilder &b, Location loc, ValueRange x, ValueRange y, ValueRange sums) {
+  return multiply(b, loc, "llvm.nvvm.mma.m16n8k8.row.col.tf32", x, y, sums);
+}
+
+Value roundedToTF32(OpBuilder &b, Location loc, Value value) {
+  if (!value.getType().isF32())
+    value = LLVM::BitcastOp::create(b, loc, b.getF32Type(), value);
+  return LLVM::CallIntrinsicOp::create(b, loc, b.getI32Type(), b.getStringAttr("llvm.nvvm.f2tf32.rna"), {value}).getResult(0);
 }
 
 } // namespace cinch::kernels::simt

@@ -62,15 +62,19 @@ mlir::Value roundedPair(mlir::OpBuilder &, mlir::Location, mlir::Value first, ml
 mlir::Value exp2(mlir::OpBuilder &, mlir::Location, mlir::Value);
 // 1 / x within one, and 0 where that is subnormal: likewise.
 mlir::Value reciprocal(mlir::OpBuilder &, mlir::Location, mlir::Value);
-// 16 bytes into shared memory, zeros where `valid` does not hold: by and by. Copies make groups; `waitForCopies` waits until at most so many
+// 16 bytes into shared memory, or 4, from and to a multiple of them, zeros where `valid` does not hold: by and by. Copies make groups; `waitForCopies` waits until at most so many
 // of this thread's groups are on their way.
-void copyLater(mlir::OpBuilder &, mlir::Location, mlir::Value to, mlir::Value from, mlir::Value valid);
+void copyLater(mlir::OpBuilder &, mlir::Location, mlir::Value to, mlir::Value from, mlir::Value valid, int64_t bytes = 16);
 void endOfCopies(mlir::OpBuilder &, mlir::Location);
 void waitForCopies(mlir::OpBuilder &, mlir::Location, int groups);
 // All lanes of a warp together. Four 8 x 8 of bf16 from shared memory, a register each; `turned`: what lies in rows are columns. Then
 // 16 x 16 (four registers) times 16 x 8 (two), added to 16 x 8 of f32 (four).
 llvm::SmallVector<mlir::Value> loadMatrices(mlir::OpBuilder &, mlir::Location, mlir::Value pointer, bool turned);
 llvm::SmallVector<mlir::Value> multiplyMatrices(mlir::OpBuilder &, mlir::Location, mlir::ValueRange a, mlir::ValueRange b, mlir::ValueRange sums);
+// The same of tf32, half as deep: 16 x 8 times 8 x 8, an f32 a word, rounded by `roundedToTF32`. Read as above, a matrix of f32 has 8 x 4.
+llvm::SmallVector<mlir::Value> multiplyMatricesOfTF32(mlir::OpBuilder &, mlir::Location, mlir::ValueRange a, mlir::ValueRange b, mlir::ValueRange sums);
+// An f32 (or the i32 that it is) rounded to tf32, to nearest, ties away from zero, as i32.
+mlir::Value roundedToTF32(mlir::OpBuilder &, mlir::Location, mlir::Value);
 
 // ---- Warpgroups of a Hopper (Warpgroups.cpp): 128 threads whose four warps multiply together, by wgmma ----
 // The shared memory that a launch gives a block, from a multiple of 1024 bytes on; one for all kernels of the module.

@@ -3,6 +3,7 @@
 #include "compiler/phases/ProgramHash.h"
 #include "compiler/transforms/Approximate.h"
 #include "compiler/transforms/EmitNN.h"
+#include "compiler/transforms/MultiplyInTF32.h"
 #include "compiler/transforms/NarrowOperands.h"
 #include "compiler/transforms/Passes.h"
 #include "compiler/transforms/PadRows.h"
@@ -91,6 +92,8 @@ bool Compilation::differentiate() {
       for (auto function : module->getOps<func::FuncOp>())
         padRows(function);
   }
+  if (options.target.isDevice() && program.train.tf32)
+    multiplyInTF32(*module);
   if (options.shards > 1) {
     markShards(*module);
     spreadSums(*module);

@@ -149,7 +149,7 @@ LogicalResult HostCode::addKernel(Operation *op, bool replayed) {
   if (target.isDevice() && llvm::none_of(deviceKernels, [&](auto &known) { return known.name == call.kernel; })) {
     for (auto [number, grid] : llvm::enumerate(spec->grids(target))) {
       std::string name = kernels::nameOfLaunch(call.kernel, number);
-      deviceKernels.push_back({name, grid.workers, grid.lanes, grid.block, int64_t(call.words.size()), grid.shared, number > 0, spec->approximates()});
+      deviceKernels.push_back({name, grid.workers, grid.lanes, grid.block, int64_t(call.words.size()), grid.shared, number > 0, spec->approximates(), spec->multipliesInTF32()});
       if (auto maps = dyn_cast_or_null<DenseI64ArrayAttr>(module.lookupSymbol(name)->removeAttr(kernels::kMapsAttr)))
         deviceKernels.back().maps = maps.asArrayRef().vec();
     }

@@ -493,7 +493,7 @@ std::string metadataText(const MetadataInput &in) {
     out.attribute("batch", program.batch);
     out.attribute("steps", program.train.steps);
     out.attribute("epochs", program.train.epochs);
-    out.attribute("precision", program.train.f64 ? "f64" : program.train.bf16 ? "bf16" : "f32");
+    out.attribute("precision", program.train.precision());
     out.attribute("arena_bytes", in.arenaBytes);
     if (in.hostBytes > 0) {
       out.attribute("host_at", hostAt);

@@ -90,7 +90,7 @@ Described describedTraining(const Program &program) {
   auto &is = d.decides;
   is.push_back({"model", program.modelName});
   is.push_back({"batch", std::to_string(program.batch)});
-  is.push_back({"precision", train.f64 ? "f64" : train.bf16 ? "bf16" : "f32"});
+  is.push_back({"precision", train.tf32 ? "f32" : train.precision()}); // tf32 is how a GPU multiplies in a program of f32
   is.push_back({"grain", std::to_string(train.grain)});
   is.push_back({"combine", nameOf(train.combine)});
   if (train.combine == Combine::Async)

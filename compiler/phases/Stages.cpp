@@ -14,6 +14,7 @@
 #include "dialects/nn/Grain.h"
 #include "dialects/nn/Held.h"
 #include "dialects/nn/Pieces.h"
+#include "dialects/nn/TensorCores.h"
 
 #include <numeric>
 
@@ -117,12 +118,8 @@ bool StagePlanner::isOneGrain() const {
   return !others.wasInterrupted();
 }
 
-// Products of bf16 sum blocks of 32 along a grain, over the border of two examples: micro-batches cut no grain then.
-bool StagePlanner::sumsPairs() const {
-  return func::FuncOp(train).walk([](nn::CastOp cast) {
-    return nn::tensorOf(cast.getResult()).getElementType().isBF16() ? WalkResult::interrupt() : WalkResult::advance();
-  }).wasInterrupted();
-}
+// Products of bf16 and of tf32 sum blocks along a grain, over the border of two examples: micro-batches cut no grain then.
+bool StagePlanner::sumsPairs() const { return nn::sumsBlocks(func::FuncOp(train)); }
 
 // On a GPU another kernel may serve a product of one grain than that of a batch, with other bits: there exact sums go on from one replica to the next.
 bool StagePlanner::mayAddSums() const {

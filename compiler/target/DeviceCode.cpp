@@ -129,14 +129,18 @@ static void widenShortExtremes(Module &module) {
   }
 }
 
-std::string verifyPtx(const std::string &ptx, ArrayRef<std::string> approximating) {
+std::string verifyPtx(const std::string &ptx, ArrayRef<std::string> approximating, ArrayRef<std::string> multiplyingInTF32) {
   SmallVector<StringRef> lines;
   StringRef(ptx).split(lines, '\n');
-  bool mayApproximate = false;
+  bool mayApproximate = false, mayRound = false;
   for (StringRef line : lines) {
     StringRef code = line.split("//").first.trim();
-    if (code.contains(".entry "))
-      mayApproximate = is_contained(approximating, code.split(".entry ").second.split('(').first);
+    if (code.contains(".entry ")) {
+      StringRef name = code.split(".entry ").second.split('(').first;
+      mayApproximate = is_contained(approximating, name), mayRound = is_contained(multiplyingInTF32, name);
+    }
+    if (!mayRound && code.contains(".tf32"))
+      return code.str();
     if (mayApproximate && (code.starts_with("ex2.approx.ftz.f32") || code.starts_with("rcp.approx.ftz.f32")))
       continue;
     for (const char *word : {".approx", ".ftz", "div.full", ".extern .func", "min.u16", "max.u16", "min.s16", "max.s16"})
@@ -186,11 +190,14 @@ DeviceCode compileForDevice(mlir::ModuleOp kernels, const std::vector<DeviceKern
   }
   passes.run(*module);
   code.ptx.assign(text.begin(), text.end());
-  std::vector<std::string> approximating;
-  for (const DeviceKernel &kernel : list)
+  std::vector<std::string> approximating, multiplyingInTF32;
+  for (const DeviceKernel &kernel : list) {
     if (kernel.approximates)
       approximating.push_back(kernel.name);
-  if (std::string line = verifyPtx(code.ptx, approximating); !line.empty())
+    if (kernel.tf32)
+      multiplyingInTF32.push_back(kernel.name);
+  }
+  if (std::string line = verifyPtx(code.ptx, approximating, multiplyingInTF32); !line.empty())
     code.error = "the PTX may not hold: " + line;
   return code;
 }

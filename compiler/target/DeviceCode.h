@@ -17,6 +17,7 @@ struct DeviceKernel {
   int64_t shared = 0;     // Kernels.h, Grid
   bool follows = false;   // it is launched behind the one before it in the list, with the same words (Kernels.h, gridsOf)
   bool approximates = false; // KernelSpec.h
+  bool tf32 = false;         // it multiplies so
   std::vector<int64_t> maps = {0}; // TensorMap.h, kMapsAttr: how many, and what they say
   int64_t blocks() const { return (workers * lanes + block - 1) / block; }
 };
@@ -33,8 +34,8 @@ DeviceCode compileForDevice(mlir::ModuleOp kernels, const std::vector<DeviceKern
 
 // Empty if the text keeps the numbers contract, else the line that breaks it: an approximation, flushed denormals, an outside function; a minimum
 // of 16 bits, which ptxas gets wrong.
-// Kernels of these names may use ex2.approx.ftz and rcp.approx.ftz.
-std::string verifyPtx(const std::string &ptx, llvm::ArrayRef<std::string> approximating);
+// Kernels of these names may use ex2.approx.ftz and rcp.approx.ftz, and others numbers of tf32.
+std::string verifyPtx(const std::string &ptx, llvm::ArrayRef<std::string> approximating, llvm::ArrayRef<std::string> multiplyingInTF32 = {});
 
 } // namespace cinch::target
 #endif

@@ -14,6 +14,7 @@
 #include "dialects/nn/Grain.h"
 #include "dialects/nn/Held.h"
 #include "dialects/nn/NN.h"
+#include "dialects/nn/TensorCores.h"
 
 using namespace mlir;
 
@@ -38,7 +39,7 @@ public:
     auto sum = nn::ReduceOp::create(b, op->getLoc(), nn::Reduction::Sum, held->getResult(0), ArrayRef<int64_t>(groups));
     for (Operation *made : {held, sum.getOperation()})
       made->setDiscardableAttrs(op->getDiscardableAttrDictionary());
-    sum->removeAttr(nn::kBF16Attr);
+    sum->removeAttr(nn::kBF16Attr), sum->removeAttr(nn::kTF32Attr);
     held->setAttr(nn::kHeldAttr, b.getUnitAttr());
     op->getResult(0).replaceAllUsesWith(sum.getResult());
     op->erase();

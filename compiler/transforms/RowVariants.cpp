@@ -4,6 +4,7 @@
 #include "compiler/transforms/Decision.h"
 #include "dialects/nn/Grain.h"
 #include "dialects/nn/NN.h"
+#include "dialects/nn/TensorCores.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace cinch {
@@ -33,14 +34,10 @@ static std::vector<solve::RowBlock> allowedBlocks(const analysis::Step &step, co
   std::string whole = "whole examples, since there is a grain or a group_mean";
   if (nn::grainOf(step.function) > 0 || graph.grain > 1)
     llvm::erase_if(sizes, [&](const solve::RowBlock &block) { return block.positions < graph.positions; });
-  // Products of bf16 sum blocks of 32 positions.
   mlir::func::FuncOp function = step.function;
-  bool rounds = function.walk([](nn::CastOp cast) {
-    return nn::tensorOf(cast.getResult()).getElementType().isBF16() ? mlir::WalkResult::interrupt() : mlir::WalkResult::advance();
-  }).wasInterrupted();
-  if (rounds && !sizes.empty()) {
-    llvm::erase_if(sizes, [&](const solve::RowBlock &block) { return block.positions < graph.positions && block.positions % 32; });
-    whole = "whole examples or a multiple of 32 positions, as products of bf16 do";
+  if (nn::sumsBlocks(function) && !sizes.empty()) {
+    llvm::erase_if(sizes, [&](const solve::RowBlock &block) { return block.positions < graph.positions && block.positions % nn::kRowsOfBlocks; });
+    whole = "whole examples or a multiple of 32 positions, as products of bf16 and tf32 do";
   }
   if (sizes.empty() && options.rowBlocks > 0)
     error = "expected blocks of rows that hold " + whole + "; got " + std::to_string(options.rowBlocks) + " of the " +

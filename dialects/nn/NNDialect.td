@@ -34,7 +34,8 @@ def NN_Dialect : Dialect {
     `add` of a reversible layer: which operand is the stream that the result goes on; until gradients are made), `nn.rounded` (the value
     is rounded in `precision bf16`), `nn.layer` (the number of the library's layer that the op belongs to, which reads a rounded value
     once; both until values are rounded). On the module: `nn.bf16` (values are yet to be rounded); on `attend`,
-    `attend_grad` and a `contract` of f32: products are those of bf16. On arguments: `nn.path`, `nn.init`, `nn.optimizer`,
+    `attend_grad` and a `contract` of f32: products are those of bf16. `nn.tf32` on a `contract` and a `conv` of f32: on the tensor cores of
+    a GPU (`precision tf32`). On arguments: `nn.path`, `nn.init`, `nn.optimizer`,
     `nn.decays`, `nn.frozen` (a parameter), `nn.state` (beside `nn.path` and `nn.init`: a state of the model, which
     has no gradient), `nn.average` (beside `nn.state`: {of, decay}, the exponential average of a parameter), `nn.slot` (optimizer state), `nn.field` (data),
     `nn.valid_rows`. On results: `nn.name`, `nn.path`, `nn.slot`. On `@step`: `nn.training`, `nn.delay` (gradients are those

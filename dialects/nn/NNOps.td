@@ -313,6 +313,8 @@ def NN_ContractOp : NN_Op<"contract", [Derivative]> {
     the batch axis is summed, at each grain if there is one). A block is a chain of FMAs from +0.0 over its even elements and one over
     its odd ones; the sum of the two is added to the result, in the order of the blocks. In all of this, subnormal numbers count as
     zeros of their sign. A result in bf16 is the sum rounded as `cast` rounds.
+
+    A product of f32 that says `nn.tf32` runs on the tensor cores of a GPU (`TensorCores.h`).
   }];
   let arguments = (ins NN_Factor:$lhs, NN_Factor:$rhs, DenseI64ArrayAttr:$lhsLabels, DenseI64ArrayAttr:$rhsLabels);
   let results = (outs NN_Factor:$result);

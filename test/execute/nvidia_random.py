@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Random well-typed programs (random_program/) for a GPU, executed on the CPU (standin.py), each under the smallest budget that its refusal names, without and with
-memory of the host, and freely. In f32 they leave the bits of the CPU's program; in bf16, for an A100 or an H200, one set of bits. A program that ends for a reason of its own
+memory of the host, and freely. In f32 they leave the bits of the CPU's program; in bf16 and in tf32, for an A100 or an H200, one set of bits each. A program that ends for a reason of its own
 (a number that is not finite) ends so everywhere.
 
 usage: nvidia_random.py [--count N] [--seed S] [--one SEED]
@@ -58,9 +58,11 @@ def check(seed):
         for found in on_device(trial, source, run, "nvidia", [], "a100", seed):
             verdicts.expect(found == wanted, "%d: in f32 it left other bits than the CPU's, or ended otherwise: exit codes %d, %d" % (seed, found[0], wanted[0]))
         target, tensor = random.Random(seed).choice([("nvidia:a100", "a100"), ("nvidia:h200", "h100")])
-        first, *others = on_device(trial, source, run, target, random_programs.BF16_FLAGS, tensor, seed)
-        for other in others:
-            verdicts.expect(first == other, "%d: in bf16 %s leaves other bits under another plan: exit codes %d, %d" % (seed, target, first[0], other[0]))
+        for precision in ("bf16", "tf32"):
+            first, *others = on_device(trial, source, run, target, ["--set", "train.precision=" + precision], tensor, seed)
+            for other in others:
+                verdicts.expect(first == other, "%d: in %s %s leaves other bits under another plan: exit codes %d, %d"
+                                % (seed, precision, target, first[0], other[0]))
     except programs.Failure as failure:
         verdicts.expect(False, "%d: %s\n%s" % (seed, failure, trial.text))
     finally:

@@ -16,7 +16,7 @@ namespace standin {
 struct Copy {
   char *to;
   const char *from;
-  uint32_t bytes, group; // of 16, the others are zero
+  uint32_t bytes, width, group; // so many of `width`, the others are zero
 };
 
 enum class State { Ready, AtBarrier, AtWarp, AtPhase, Done };
@@ -60,6 +60,7 @@ struct Fiber {
   const char *memory = nullptr;                  // ldmatrix: the row that this lane names
   std::array<uint32_t, 10> in{};                 // mma.sync: four registers of A, two of B, four of C
   std::array<uint32_t, 4> out{};                 // of both
+  std::vector<const char *> words;               // that this lane has read from shared memory since the last barrier or product of tf32, if banks are looked at
   std::vector<Copy> copies;                      // cp.async that nobody has waited for
   uint32_t groups = 0;                           // that were closed
   std::vector<std::pair<char *, int64_t>> hidden; // written, and not shown to wgmma yet

@@ -4,7 +4,8 @@
 // barriers, shuffles, copies that go on, matrices. With --check, every access to shared memory and to the arena is shown to it first.
 // Faults can be planted: barrier:N leaves out the N-th barrier, shuffle:N takes the N-th shuffle from the lane beside, access:N moves
 // the N-th access to the arena behind it, wait:N lets the N-th wait for copies leave one group more on its way, copy:N and matrix:N move
-// the N-th copy into shared memory, and the N-th matrix read from it, by 16 bytes, source:N reads the N-th copy from behind the arena.
+// the N-th copy into shared memory, and the N-th matrix read from it, by 16 bytes, source:N reads the N-th copy from behind the arena, rounding:N leaves
+// out the N-th rounding to tf32.
 // Of products by wgmma: phase:N, show:N leave out the N-th wait for a barrier's phase, the N-th fence behind writes; arrive:N the N-th
 // arrival; products:N lets the N-th wait for products leave one group more under way; swizzle:N, lines:N give the first operand of the N-th
 // product the swizzle of 64 bytes, the distance of 16 lines between eight; turned:N takes its lines for columns; rows:N exchanges two of the registers that are the first operand of the N-th such product. Of copies of boxes: bytes:N expects
@@ -39,13 +40,16 @@ static StringRef replacement(StringRef name) {
   } known[] = {{"llvm.nvvm.read.ptx.sreg.tid.x", "standin_thread"},   {"llvm.nvvm.read.ptx.sreg.ctaid.x", "standin_block"},
                {"llvm.nvvm.shfl.sync.down.i32", "standin_shuffle_down"}, {"llvm.nvvm.shfl.sync.idx.i32", "standin_shuffle_index"},
                {"llvm.nvvm.shfl.sync.bfly.i32", "standin_shuffle_beside"}, {"llvm.nvvm.ff2bf16x2.rn", "standin_rounded_pair"},
+               {"llvm.nvvm.f2tf32.rna", "standin_rounded_to_tf32"},
                {"llvm.nvvm.ex2.approx.ftz", "standin_exp2"},           {"llvm.nvvm.rcp.approx.ftz.f", "standin_reciprocal"},
                {"llvm.nvvm.bar.warp.sync", "standin_sync_warp"},       {"llvm.nvvm.barrier", "standin_sync_block"},
-               {"llvm.nvvm.cp.async.cg.shared.global.16", "standin_copy"}, {"llvm.nvvm.cp.async.commit.group", "standin_end_of_copies"},
+               {"llvm.nvvm.cp.async.cg.shared.global.16", "standin_copy"},
+               {"llvm.nvvm.cp.async.ca.shared.global.4", "standin_copy"}, {"llvm.nvvm.cp.async.commit.group", "standin_end_of_copies"},
                {"llvm.nvvm.cp.async.wait.group", "standin_wait_for_copies"},
                {"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.trans.b16", "standin_matrices_turned"},
                {"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.b16", "standin_matrices"},
-               {"llvm.nvvm.mma.m16n8k16.row.col.bf16", "standin_multiply"}};
+               {"llvm.nvvm.mma.m16n8k16.row.col.bf16", "standin_multiply"},
+               {"llvm.nvvm.mma.m16n8k8.row.col.tf32", "standin_multiply_tf32"}};
   for (auto &each : known)
     if (name.starts_with(each.begins))
       return each.stands;
@@ -59,7 +63,7 @@ struct Fault {
 } fault;
 
 // What the stand-in's function takes: pointers are plain ones, a structure is returned through a pointer in front, and a copy always says
-// how many bytes it has.
+// how many bytes it has, and how many those of its kind have at most.
 static Value *callStandin(Module &module, CallInst &call, StringRef stands) {
   IRBuilder<> b(&call);
   LLVMContext &context = module.getContext();
@@ -77,8 +81,10 @@ static Value *callStandin(Module &module, CallInst &call, StringRef stands) {
     if (argument->getType()->isPointerTy())
       argument = b.CreateAddrSpaceCast(argument, pointer);
   if (stands == "standin_copy") {
+    const uint32_t width = call.getCalledFunction()->getName().contains("global.4") ? 4 : 16;
     if (arguments.size() == 2)
-      arguments.push_back(b.getInt32(16));
+      arguments.push_back(b.getInt32(width));
+    arguments.push_back(b.getInt32(width));
     if (fault.isHere("copy"))
       arguments[0] = b.CreatePtrAdd(arguments[0], b.getInt64(16));
     if (fault.isHere("source"))
@@ -86,6 +92,8 @@ static Value *callStandin(Module &module, CallInst &call, StringRef stands) {
   }
   if (stands == "standin_wait_for_copies" && fault.isHere("wait"))
     arguments[0] = b.CreateAdd(arguments[0], b.getInt32(1));
+  if (stands == "standin_rounded_to_tf32" && fault.isHere("rounding"))
+    return b.CreateBitCast(arguments[0], result);
   if (stands.starts_with("standin_matrices") && fault.isHere("matrix"))
     arguments[0] = b.CreatePtrAdd(arguments[0], b.getInt64(16));
   if (result->isVectorTy())

@@ -206,9 +206,12 @@ static uint32_t resolveBeside(Fiber *warp, uint32_t lane) {
 // PTX ISA, ldmatrix: lanes 8 i to 8 i + 7 name the rows of matrix i, 16 bytes each; lane l gets elements 2 (l % 4) and the next one of row
 // l / 4 of each; of a turned one, of column l / 4.
 // Shared memory has 32 banks of four bytes: the eight rows of a matrix come at once if they lie in different groups of four.
-static void lookAtBanks(const Fiber *warp) {
+static bool looksAtBanks() {
   static const bool looks = number("STANDIN_BANKS", 0) != 0;
-  for (uint32_t matrix = 0; looks && matrix < 4; ++matrix) {
+  return looks;
+}
+static void lookAtBanks(const Fiber *warp) {
+  for (uint32_t matrix = 0; looksAtBanks() && matrix < 4; ++matrix) {
     const char *rows[8] = {};
     for (uint32_t row = 0; row < 8; ++row) {
       const char *at = warp[matrix * 8 + row].memory, *&here = rows[reinterpret_cast<uintptr_t>(at) / 16 % 8];
@@ -217,6 +220,22 @@ static void lookAtBanks(const Fiber *warp) {
       here = at;
     }
   }
+}
+// The i-th words that the lanes have read since then, 32 at once: in different banks, too.
+static void lookAtBanksOfWords(Fiber *warp) {
+  for (size_t i = 0; i < warp->words.size(); ++i) {
+    const char *banks[32] = {};
+    for (uint32_t lane = 0; lane < 32; ++lane) {
+      if (warp[lane].words.size() != warp->words.size())
+        fault("lanes that multiply have read another number of words than others, in " + block.kernel->name);
+      const char *at = warp[lane].words[i], *&here = banks[reinterpret_cast<uintptr_t>(at) / 4 % 32];
+      if (here && here != at)
+        fault("words of a matrix lie in the same banks, in " + block.kernel->name);
+      here = at;
+    }
+  }
+  for (uint32_t lane = 0; lane < 32; ++lane)
+    warp[lane].words.clear();
 }
 static uint32_t element(const Fiber *warp, uint32_t matrix, uint32_t row, uint32_t column) {
   uint16_t value;
@@ -272,6 +291,34 @@ static uint32_t resolveMultiply(Fiber *warp, uint32_t lane) {
   return 0;
 }
 
+// PTX ISA, mma.m16n8k8 of tf32: likewise, an element a word.
+static tensor::Factor roundedFactor(uint32_t word) {
+  const bool isNaN = (word & 0x7fffffff) > 0x7f800000;
+  if (!isNaN && word & 0x1fff)
+    fault("a factor that was not rounded to tf32, in " + block.kernel->name);
+  return tensor::Factor(word, tensor::kTF32);
+}
+static uint32_t resolveMultiplyOfTF32(Fiber *warp, uint32_t lane) {
+  if (lane > 0) // the first one has done it for all
+    return 0;
+  lookAtBanksOfWords(warp);
+  tensor::Factor a[16][8], b[8][8];
+  for (uint32_t k = 0; k < 8; ++k) {
+    for (uint32_t row = 0; row < 16; ++row)
+      a[row][k] = roundedFactor(warp[row % 8 * 4 + k % 4].in[row / 8 + k / 4 * 2]);
+    for (uint32_t column = 0; column < 8; ++column)
+      b[column][k] = roundedFactor(warp[column * 4 + k % 4].in[4 + k / 4]);
+  }
+  for (uint32_t l = 0; l < 32; ++l)
+    for (uint32_t i = 0; i < 4; ++i) {
+      float sum;
+      memcpy(&sum, &warp[l].in[6 + i], 4);
+      sum = tensor::multiplyAddOfTF32(tensorKind(), a[l / 4 + i / 2 * 8], b[l % 4 * 2 + i % 2], sum);
+      memcpy(&warp[l].out[i], &sum, 4);
+    }
+  return 0;
+}
+
 // ---- What accesses show --------------------------------------------------------------------------------------------------------
 // Shared memory is that of the kernels' library: all of it lies within some MiB of wherever it was touched first. A shadow for each byte,
 // of which every second one is used: the smallest accesses that lie among larger ones have two.
@@ -297,7 +344,10 @@ static void namesRow(const char *at) {
 extern "C" {
 uint32_t standin_thread() { return block.current; }
 uint32_t standin_block() { return block.number; }
-void standin_sync_block() { pause(State::AtBarrier); }
+void standin_sync_block() {
+  block.fibers[block.current].words.clear();
+  pause(State::AtBarrier);
+}
 void standin_sync_warp(uint32_t mask) {
   meet("a sync of a warp", mask, 0, 0, 0, [](Fiber *, uint32_t) { return 0u; });
 }
@@ -322,6 +372,15 @@ uint32_t standin_rounded_pair(float upper, float lower) {
   };
   return rounded(upper) << 16 | rounded(lower);
 }
+// PTX ISA, cvt.rna.tf32.f32: to nearest, ties away from zero; a NaN becomes 0x7fffffff.
+uint32_t standin_rounded_to_tf32(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, 4);
+  if ((bits & 0x7fffffff) > 0x7f800000)
+    return 0x7fffffff;
+  return (bits + 0x1000) & ~0x1fffu;
+}
+
 // PTX ISA, ex2.approx.ftz.f32: a GPU's is within 2 units in the last place, and the same each time; this one is another such function.
 float standin_exp2(float x) {
   if (std::fabs(x) < 0x1p-126f)
@@ -337,6 +396,8 @@ float standin_reciprocal(float x) {
 }
 
 void standin_shared(char *at, int64_t bytes, int64_t writes) {
+  if (!writes && bytes == 4 && looksAtBanks())
+    block.fibers[block.current].words.push_back(at);
   if (writes && block.shared)
     block.fibers[block.current].hidden.push_back({at, bytes});
   for (int64_t i = 0; i < bytes; i += 2) {
@@ -367,16 +428,16 @@ void standin_global(const char *at, int64_t bytes, int64_t) {
 }
 // cp.async copies as late as it may: when its thread waits for it. Until then nobody may touch where it goes to, and those who did before
 // must be behind a barrier.
-void standin_copy(char *to, const char *from, int32_t bytes) {
-  if (reinterpret_cast<uintptr_t>(to) % 16 || reinterpret_cast<uintptr_t>(from) % 16)
-    fault("a copy that does not begin at 16 bytes, in " + block.kernel->name);
+void standin_copy(char *to, const char *from, int32_t bytes, int32_t width) {
+  if (reinterpret_cast<uintptr_t>(to) % uintptr_t(width) || reinterpret_cast<uintptr_t>(from) % uintptr_t(width))
+    fault("a copy of " + std::to_string(width) + " bytes that does not begin at a multiple of them, in " + block.kernel->name);
   if (bytes)
     standin_global(from, bytes, 0);
-  standin_shared(to, 16, 1);
-  for (int64_t i = 0; i < 16; i += 2)
+  standin_shared(to, width, 1);
+  for (int64_t i = 0; i < width; i += 2)
     shadowOf(to + i).inFlight = true;
   Fiber &self = block.fibers[block.current];
-  self.copies.push_back({to, from, uint32_t(bytes), self.groups});
+  self.copies.push_back({to, from, uint32_t(bytes), uint32_t(width), self.groups});
 }
 void standin_end_of_copies() { ++block.fibers[block.current].groups; }
 void standin_wait_for_copies(int32_t left) {
@@ -387,15 +448,15 @@ void standin_wait_for_copies(int32_t left) {
       still.push_back(copy);
       continue;
     }
-    memset(copy.to, 0, 16);
+    memset(copy.to, 0, copy.width);
     memcpy(copy.to, copy.from, copy.bytes);
-    for (int64_t i = 0; i < 16; i += 2) {
+    for (int64_t i = 0; i < copy.width; i += 2) {
       Shadow &shadow = shadowOf(copy.to + i);
       shadow.inFlight = false, shadow.written = block.barriers, shadow.writer = block.current;
       shadow.hidden = block.shared;
     }
     if (block.shared)
-      self.hidden.push_back({copy.to, 16});
+      self.hidden.push_back({copy.to, copy.width});
   }
   self.copies = still;
 }
@@ -416,13 +477,19 @@ void standin_matrices_turned(uint32_t *out, char *at) {
   meet("ldmatrix.trans", ~0u, 0, 0, 0, resolveTurned);
   std::copy(self.out.begin(), self.out.end(), out);
 }
+static void multiplies(uint32_t *out, std::array<uint32_t, 6> factors, std::array<float, 4> sums, uint32_t (*resolve)(Fiber *, uint32_t)) {
+  Fiber &self = block.fibers[block.current];
+  std::copy(factors.begin(), factors.end(), self.in.begin());
+  memcpy(&self.in[6], sums.data(), sizeof sums);
+  meet("mma.sync", ~0u, 0, 0, 0, resolve);
+  std::copy(self.out.begin(), self.out.end(), out);
+}
 void standin_multiply(uint32_t *out, uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1, float c0, float c1, float c2,
                       float c3) {
-  Fiber &self = block.fibers[block.current];
-  self.in = {a0, a1, a2, a3, b0, b1};
-  const float sums[] = {c0, c1, c2, c3};
-  memcpy(&self.in[6], sums, sizeof sums);
-  meet("mma.sync", ~0u, 0, 0, 0, resolveMultiply);
-  std::copy(self.out.begin(), self.out.end(), out);
+  multiplies(out, {a0, a1, a2, a3, b0, b1}, {c0, c1, c2, c3}, resolveMultiply);
+}
+void standin_multiply_tf32(uint32_t *out, uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1, float c0, float c1, float c2,
+                           float c3) {
+  multiplies(out, {a0, a1, a2, a3, b0, b1}, {c0, c1, c2, c3}, resolveMultiplyOfTF32);
 }
 }

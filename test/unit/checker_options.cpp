@@ -124,6 +124,10 @@ static void overrides() {
   expect(compile(scheduled, {{}, {{"factor", "0.5"}}}).program.has_value(), "--set of what it has");
   expect(compile(text, {{}, {{"lr", "1/100"}}}).says("in digits: 0.01 or 1e-2"), "--set of a fraction");
   expect(compile(text, {{}, {{"train.precision", "bf16"}}}).program.has_value(), "--set train.precision=bf16");
+  Outcome tf32 = compile(text, {{}, {{"train.precision", "tf32"}}});
+  expect(tf32.program && tf32.program->train.tf32 && !tf32.program->train.f64, "--set train.precision=tf32");
+  Outcome f32 = compile(model(linear, std::string(plain) + "  precision tf32\n"), {{}, {{"precision", "f32"}}});
+  expect(f32.program && !f32.program->train.tf32, "--set precision=f32 in the place of tf32");
   std::string planned = text + "plan { microbatch 2 }\n";
   expect(compile(planned, {{}, {{"train.grain", "2"}}}).program.has_value(), "--set train.grain, whole grains");
   expect(compile(planned, {{}, {{"train.grain", "4"}}}).says("multiple of `grain`"), "--set train.grain, cut grains");

@@ -59,6 +59,19 @@ static KernelSpec attention(double dropout) {
   return kernel;
 }
 
+static KernelSpec productOfTF32(int64_t m, int64_t n, int64_t k) {
+  KernelSpec kernel = product(m, n, k);
+  auto &spec = std::get<ContractSpec>(kernel.work);
+  spec.pairs = false, spec.tf32 = true;
+  spec.a.elem = spec.b.elem = spec.c.elem = Elem::F32;
+  return kernel;
+}
+static KernelSpec productOfF32(int64_t m, int64_t n, int64_t k) {
+  KernelSpec kernel = productOfTF32(m, n, k);
+  std::get<ContractSpec>(kernel.work).tf32 = false;
+  return kernel;
+}
+
 static void products(const Target &h200, const Target &sync) {
   const double full = seconds(h200, product(132 * 128, 2048, 1024));
   expect(near(seconds(h200, product(132 * 128, 2048, 2048)), 2 * full), "twice the steps take twice the time");
@@ -68,6 +81,11 @@ static void products(const Target &h200, const Target &sync) {
          "one tile alone takes as long as a tile on each multiprocessor");
   expect(seconds(h200, product(4096, 4096, 4095)) > 1.2 * seconds(h200, product(4096, 4096, 4096)), "rows that begin anywhere are waited for");
   expect(seconds(sync, product(8192, 8192, 8192)) > seconds(h200, product(8192, 8192, 8192)) / 0.79 * 0.63, "mma.sync is slower than wgmma");
+  for (const Target *target : {&h200, &sync}) {
+    const double tf32 = seconds(*target, productOfTF32(8192, 8192, 8192));
+    expect(near(tf32, 2 * seconds(sync, product(8192, 8192, 8192))), "numbers twice as wide are read and multiplied for twice as long");
+    expect(tf32 < seconds(*target, productOfF32(8192, 8192, 8192)) / 2, "tensor cores are faster than those of single FMAs");
+  }
 }
 
 // Whole blocks of threads walk a chain; blocks of a chain are read by all multiprocessors, and a second launch adds their sums.

@@ -1,5 +1,5 @@
 // LINK: cinch_target
-// What the PTX of a kernel may not hold, and who may approximate.
+// What the PTX of a kernel may not hold, and who may approximate and multiply in tf32.
 #include "compiler/target/DeviceCode.h"
 #include "test/unit/Expect.h"
 
@@ -19,6 +19,10 @@ int main() {
                            "min.u16 %rs1, %rs2, 3;"}) {
     expect(verifyPtx(kernel(code), none) == code, code);
     expect(verifyPtx(kernel(code), mine) == code, std::string(code) + " in a kernel that may approximate");
+  }
+  for (const char *code : {"cvt.rna.tf32.f32 \t%r1, %f1;", "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f1};"}) {
+    expect(verifyPtx(kernel(code), none, mine).empty(), std::string(code) + " in a product of tf32");
+    expect(verifyPtx(kernel(code), mine, other) == code, std::string(code) + " in another kernel");
   }
   return tally();
 }

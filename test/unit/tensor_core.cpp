@@ -80,7 +80,38 @@ static void specialNumbers(Kind kind) {
   expect(multiplyAdd(kind, row.a, row.b, 0) == INFINITY, "too large for an f32");
 }
 
+// A factor of tf32 has three bits more, and a unit takes half as many of them.
+static void factorsOfTF32() {
+  Factor a[8], b[8];
+  auto set = [&](int k, float x, float y) {
+    for (auto [to, value] : {std::pair(&a[k], x), std::pair(&b[k], y)}) {
+      uint32_t word;
+      memcpy(&word, &value, 4);
+      *to = Factor(word, kTF32);
+    }
+  };
+  std::mt19937 random(2);
+  for (const char *name : {"a100", "h100"})
+    for (int round = 0; round < 1000; ++round) {
+      float sum = float(int(random() % 2001) - 1000), wanted = sum;
+      for (int k = 0; k < 8; ++k) {
+        int x = int(random() % 2047) - 1023, y = int(random() % 2047) - 1023; // eight products and the sum stay below 2^24
+        set(k, float(x), float(y));
+        wanted += float(x * y);
+      }
+      expect(multiplyAddOfTF32(kindOf(name), a, b, sum) == wanted, "small whole numbers of tf32");
+    }
+  for (int k = 0; k < 8; ++k)
+    set(k, 0, 0);
+  set(0, 0x1p24f, 1), set(1, 1, 1), set(4, -0x1p24f, 1), set(5, 3, 1);
+  expect(multiplyAddOfTF32(kindOf("a100"), a, b, 0) == 3, "two fours of an A100, of which the first one's 2^24 + 1 is cut");
+  expect(multiplyAddOfTF32(kindOf("h100"), a, b, 0) == 4, "one eight of an H100");
+  set(0, 1 + 0x1p-10f, 1 + 0x1p-10f), set(1, 0, 0), set(4, 0, 0), set(5, 0, 0);
+  expect(multiplyAddOfTF32(kindOf("a100"), a, b, 0) == 1 + 0x1p-9f + 0x1p-20f, "a product is exact");
+}
+
 int main() {
+  factorsOfTF32();
   for (const char *name : {"a100", "h100"}) {
     smallNumbersAreExact(kindOf(name));
     specialNumbers(kindOf(name));
