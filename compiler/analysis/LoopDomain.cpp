@@ -26,8 +26,9 @@ Shape shapeOf(Value value, const Extent &extent) {
 
 Shape shapeInMemory(Value value, const Extent &extent) {
   Shape shape = shapeOf(value, extent);
-  if (!shape.empty())
-    shape.back() = nn::rowPitch(nn::tensorOf(value));
+  auto type = nn::tensorOf(value);
+  if (!shape.empty() && nn::rowPitch(type) != type.getShape().back()) // else the last axis may be that of the examples, and shorter here
+    shape.back() = nn::rowPitch(type);
   return shape;
 }
 
