@@ -65,14 +65,14 @@ static void turnOutputs(Plan &plan) {
 // were written there. (An H200's steps take that, within 10 %.) With a grain a thread holds two numbers for each output.
 //
 // wgmma has any multiple of 8 columns. Copies of boxes bring any number of them; what comes through registers comes by 64. Rows of bf16 results are
-// stored by 32 columns.
+// stored by 32 columns. Below 128 columns shared memory takes a quarter of the time and more, and 64 are for small products alone.
 static int64_t widthOf(const Plan &plan, int64_t processors) {
-  constexpr int64_t kLeast = 64, kMost = 256;
+  constexpr int64_t kLeast = 64, kUsual = 128, kMost = 256;
   const GroupTiles tilesOfLeast(plan);
   const bool byBoxes = tilesOfLeast.isMapped(1);
   const int64_t step = !byBoxes ? 64 : outputsAreRows(plan) ? 32 : 16;
   int64_t best = 0, width = 0;
-  for (int64_t side = kLeast; side <= kMost; side += step) {
+  for (int64_t side = kLeast; side <= kMost; side = std::max(side + step, kUsual)) {
     const int64_t tiles = countOf(plan.batch) * ((plan.M + 127) / 128) * ((plan.N + side - 1) / side);
     const int64_t products = 4 * side, lines = 2 * (64 + side) + 128 + tilesOfLeast.linesOf(1, side);
     const int64_t cycles = (tiles + processors - 1) / processors * std::max(products, lines);

@@ -215,7 +215,12 @@ bool LoopEmitter::threadsTakeRows(const Work &row) const {
 
 LoopEmitter::Values LoopEmitter::forRowsOfThreads(const Work &row, Value first, int64_t count, ValueRange initial,
                                                   llvm::function_ref<Values(ValueRange)> single) {
-  constexpr int64_t kTogether = 8; // rows of a thread
+  // ptxas has the numbers of all rows handed over before the first of them is added: so many words are what registers have room for.
+  constexpr int64_t kWords = 64, kMostTogether = 4;
+  int64_t words = 0; // of a row
+  for (int chain : row.chains)
+    words += std::max<int64_t>(1, bytesOf(spec.nodes[chain].elem) / 4);
+  const int64_t together = std::clamp<int64_t>(kWords / (words * kLoopLanes), 1, kMostTogether); // rows of a thread
   const Neighbours none;
   auto walk = [&](Value from, int64_t rows, int64_t together, ValueRange sums) {
     auto loop = scf::ForOp::create(b, loc, from, addIndex(from, index(rows)), index(together * kLoopLanes), sums,
@@ -243,10 +248,10 @@ LoopEmitter::Values LoopEmitter::forRowsOfThreads(const Work &row, Value first, 
   };
   Values sums(initial.begin(), initial.end());
   int64_t done = 0;
-  for (int64_t together : {kTogether, int64_t(1)}) {
-    const int64_t rows = (count - done) / (together * kLoopLanes) * (together * kLoopLanes);
+  for (int64_t each : {together, int64_t(1)}) {
+    const int64_t rows = (count - done) / (each * kLoopLanes) * (each * kLoopLanes);
     if (rows > 0)
-      sums = walk(addIndex(first, index(done)), rows, together, sums);
+      sums = walk(addIndex(first, index(done)), rows, each, sums);
     done += rows;
   }
   return done == count ? sums : forRows(addIndex(first, index(done)), count - done, sums, single);
