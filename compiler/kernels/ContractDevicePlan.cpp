@@ -65,7 +65,8 @@ static void turnOutputs(Plan &plan) {
 // were written there. (An H200's steps take that, within 10 %.) With a grain a thread holds two numbers for each output.
 //
 // wgmma has any multiple of 8 columns. Copies of boxes bring any number of them; what comes through registers comes by 64. Rows of bf16 results are
-// stored by 32 columns. Below 128 columns shared memory takes a quarter of the time and more, and 64 are for small products alone.
+// stored by 32 columns. Below 128 columns a step takes longer in shared memory than its products do: of these widths there is 64 alone, for small
+// products.
 static int64_t widthOf(const Plan &plan, int64_t processors) {
   constexpr int64_t kLeast = 64, kUsual = 128, kMost = 256;
   const GroupTiles tilesOfLeast(plan);
