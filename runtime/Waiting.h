@@ -10,18 +10,10 @@ namespace cinch::rt {
 void allowSpinning(int64_t threads);
 int64_t processors(); // that this process may use
 
-// How long a thread spins before it sleeps: doubled where spinning was enough, halved where it was in vain (other
-// processes have the processors, or the work is uneven).
-struct Patience {
-  int spins = 256;
-  void wasEnough();
-  void wasInVain();
-};
-
 // Returns once *word differs from `value`. Who changes it then calls wakeSleepers with the same count of sleepers.
-void await(uint32_t *word, uint32_t value, uint32_t *sleepers, Patience &);
+void await(uint32_t *word, uint32_t value, uint32_t *sleepers);
 // Spins only. False: the word is what it was.
-bool awaitSpinning(uint32_t *word, uint32_t value, Patience &);
+bool awaitSpinning(uint32_t *word, uint32_t value);
 // Sleeps, but not longer than `seconds`. False: the word is what it was.
 bool awaitFor(uint32_t *word, uint32_t value, uint32_t *sleepers, double seconds);
 // Wakes those who sleep on the word, if there are any.
