@@ -285,10 +285,12 @@ ContractEmitter::Tile ContractEmitter::tileAt(const Origin &origin, Range m, Ran
     tile.strideMA = plan.m.a;
     tile.strideKA = plan.k.a;
   } else if (plan.packA == PackedA::Band) {
-    tile.memoryA = plan.dots ? words : scratch;
-    Value start = plan.band.cell == Cell::Channels ? div(block.start, 2) : block.start;
-    tile.a = add(threadScratch, mul(start, plan.k.band));
-    tile.a = add(add(tile.a, plan.band.before()), plan.rowsInTile ? number(0) : mul(row, plan.m.band));
+    const bool turned = plan.band.cell == Cell::Turned;
+    tile.memoryA = turned ? halves : plan.dots || plan.amx ? words : scratch;
+    Value start = plan.band.holdsPairs() ? div(block.start, 2) : block.start;
+    tile.a = add(turned ? mul(threadScratch, 2) : threadScratch, mul(start, plan.k.band));
+    Value ofRow = plan.rowsInTile ? number(0) : plan.band.squareStep ? mul(div(row, kSquare), plan.band.squareStep) : mul(row, plan.m.band);
+    tile.a = add(add(tile.a, plan.band.before()), ofRow);
     if (origin.band)
       tile.a = add(tile.a, origin.band);
     tile.strideMA = plan.m.band;

@@ -67,7 +67,7 @@ void ContractEmitter::amxTiles(const Origin &origin, Range m, Range n, KBlock bl
   auto forRows = [&](Body body) { forLoop(rows.first, rows.second, mr, body); };
   auto forColumns = [&](Body body) { forLoop(columns.first, columns.second, nr, body); };
   constexpr int64_t kFewTiles = 4; // to find the neighbours of so few takes longer than it saves
-  if (Amx::canChain(int(squaresOf(mr)), int(squaresOf(nr))) && (plan.m.size / mr) * (plan.n.size / nr) > kFewTiles)
+  if (plan.bands == Bands::No && Amx::canChain(int(squaresOf(mr)), int(squaresOf(nr))) && (plan.m.size / mr) * (plan.n.size / nr) > kFewTiles)
     chainOfTiles(origin, m, n, block);
   else
     forRows([&](Value row) { forColumns([&](Value column) { tile(row, column, mr, nr); }); });
@@ -123,7 +123,7 @@ void ContractEmitter::chainOfTiles(const Origin &origin, Range m, Range n, KBloc
 
 Amx::Operand ContractEmitter::operandA(const Tile &tile, Value at) {
   int64_t unit = tile.memoryA == words ? kPairBlock / 2 : kPairBlock; // elements of its memory in a block of 32
-  return {tile.memoryA, add(tile.a, mul(at, unit)), tile.strideMA, kSquare * tile.strideMA};
+  return {tile.memoryA, add(tile.a, mul(at, unit)), tile.strideMA, plan.band.squareStep ? plan.band.squareStep : kSquare * tile.strideMA};
 }
 
 Amx::Operand ContractEmitter::operandB(const Tile &tile, Value at) {
@@ -175,6 +175,8 @@ void ContractEmitter::askForRowsBelow(const Tile &tile, Value at) {
 
 // All blocks of 32 of this block of k.
 void ContractEmitter::amxProducts(const Tile &tile, KBlock block) {
+  if (plan.bands != Bands::No)
+    return bandProducts(tile, block);
   int rows = int(squaresOf(tile.rows)), columns = int(squaresOf(tile.columns));
   Value blocks = blocksOf(block);
   forLoop(number(0), blocks, 1, [&](Value at) {

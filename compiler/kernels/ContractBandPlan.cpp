@@ -1,4 +1,5 @@
 // ContractBandPlan.cpp: whether A is an image that may lie in scratch band by band, and how large its bands are.
+#include "compiler/kernels/Amx.h"
 #include "compiler/kernels/ContractPlan.h"
 #include "compiler/solve/Bytes.h"
 
@@ -58,9 +59,37 @@ void append(ContractDims &dims, bool present, const ContractDim &dim) {
 
 } // namespace
 
+// Windows: each place of C has a cell for every row of taps, of `run` elements and zeros.
+static void placesAsWindows(Band &band, int64_t run, Side &places, Side &taps) {
+  band.taps = taps.hasColumn ? taps.column.size : 1;
+  band.tapStep = stepOf(taps.column, band.columnBound);
+  band.placeStep = stepOf(places.column, band.columnBound);
+  band.columns = places.column.size;
+  band.columnsBefore = 0;
+  band.channels = solve::roundUp(run, kPairBlock) / 2;
+  const int64_t rowElems = band.columns * band.channels;
+  places.column.band = band.channels;
+  places.row.band = band.rowStep * rowElems;
+  taps.column.band = 0; // a run begins with its first tap
+  taps.row.band = stepOf(taps.row, band.rowBound) * rowElems;
+  band.behind = (kSquare - 1) * band.channels + kPairBlock / 2;
+}
+
+// Turned: for each channel the places of a row. They are put down in vectors of 32, the last of which reaches over the end.
+static void turnPlaces(Band &band, int64_t channelsOfImage, Side &places, Side &taps, ContractDim &channels) {
+  band.columns = solve::roundUp(band.columns + kPairBlock - 1, 2);
+  const int64_t rowElems = band.columns * channelsOfImage;
+  channels.band = band.columns;
+  places.column.band = 1;
+  places.row.band = band.rowStep * rowElems;
+  taps.column.band = stepOf(taps.column, band.columnBound);
+  taps.row.band = stepOf(taps.row, band.rowBound) * rowElems;
+  band.behind = kSquare * band.columns;
+}
+
 static bool describeImage(ContractPlan &plan, Side &places, Side &taps, ContractDim &channels) {
   Band &band = plan.band;
-  band.channels = band.cell == Cell::Channels ? channels.size / 2 : channels.size;
+  band.channels = band.cell == Cell::Channels ? channels.size / 2 : band.cell == Cell::Padded ? solve::roundUp(channels.size, kPairBlock) / 2 : channels.size;
   int64_t step = stepOf(places.column, band.columnBound), tapStep = stepOf(taps.column, band.columnBound);
   int64_t tapRow = stepOf(taps.row, band.rowBound);
   band.rowStep = places.hasRow ? stepOf(places.row, band.rowBound) : 1;
@@ -81,6 +110,12 @@ static bool describeImage(ContractPlan &plan, Side &places, Side &taps, Contract
   places.row.band = band.rowStep * rowElems;
   taps.column.band = tapStep * band.channels;
   taps.row.band = tapRow * rowElems;
+  if (band.cell == Cell::Windows)
+    placesAsWindows(band, plan.runLength, places, taps);
+  else if (band.cell == Cell::Turned)
+    turnPlaces(band, channels.size, places, taps, channels);
+  else if (plan.amx)
+    band.behind = (kSquare - 1) * places.column.band;
   return true;
 }
 
@@ -93,8 +128,36 @@ static bool endsWithChannels(const ContractDims &dims) {
   return !dims.empty() && !dims.back().isBounded() && (dims.back().a == 1 || dims.back().size == 1);
 }
 
-// A as an image whose rows of places have columns; `withTaps` ends with the channels.
-static bool formImage(ContractPlan &plan, Cell cell, ContractDims withTaps, const ContractDims &withPlaces, Side &places, Side &taps, ContractDim &channels) {
+// By AMX, where rows of C are places: what a band holds. A block of 32 is read as 64 bytes that lie together, so a run of k is one stretch of the band.
+// `length`: of what blocks do not begin anew in.
+static bool chooseCell(ContractPlan &plan, int64_t length, const Side &taps, const ContractDim &channels, bool &join) {
+  const int64_t size = channels.size, ofRow = size * (taps.hasColumn ? taps.column.size : 1);
+  const bool beside = stepOf(taps.column, plan.band.columnBound) == 1;
+  join = taps.hasColumn && taps.column.b == size * channels.b;
+  plan.band.cell = Cell::Padded;
+  plan.runLength = size;
+  if (size % kPairBlock == 0) { // blocks end with each tap anyway
+    join &= beside;
+    plan.runLength = join ? ofRow : size;
+    return true;
+  }
+  if (length == size) {
+    join = false;
+    return true;
+  }
+  plan.runLength = ofRow;
+  plan.band.cell = join && beside && ofRow % kPairBlock == 0 && size % 2 == 0 ? Cell::Channels : Cell::Windows;
+  return length == ofRow;
+}
+
+// Whether rows of the image can be turned, so that blocks of 32 places lie together for each channel.
+static bool canTurn(const ContractPlan &plan, const Side &places) {
+  return places.hasColumn && places.column.size % kPairBlock == 0 && stepOf(places.column, plan.band.columnBound) == 1;
+}
+
+// A as an image whose rows of places have columns; `withTaps` ends with the channels. `run`: the length of what blocks do not begin anew in.
+static bool formImage(ContractPlan &plan, Cell cell, ContractDims withTaps, const ContractDims &withPlaces, int64_t run, Side &places, Side &taps, ContractDim &channels,
+                      bool &join) {
   bool sameElems = plan.a.elem == plan.elem && plan.b.elem == plan.elem && plan.c.elem == plan.elem;
   if ((!plan.pairs && (plan.rounds || !sameElems)) || !endsWithChannels(withTaps))
     return false;
@@ -104,8 +167,17 @@ static bool formImage(ContractPlan &plan, Cell cell, ContractDims withTaps, cons
   plan.band.cell = cell;
   plan.band.columnBound = int(plan.bounds.size()) - 1;
   plan.band.rowBound = plan.bounds.size() == 2 ? 0 : -1;
-  return sideOf(withPlaces, plan.band, places) && sideOf(withTaps, plan.band, taps) && taps.others.empty() && places.hasColumn &&
-         describeImage(plan, places, taps, channels);
+  if (!sideOf(withPlaces, plan.band, places) || !sideOf(withTaps, plan.band, taps) || !taps.others.empty() || !places.hasColumn)
+    return false;
+  if (channels.size == 1) // a dim of one has no strides of its own
+    channels.b = taps.column.b, channels.c = taps.column.c;
+  if (plan.amx && !(cell == Cell::Turned ? canTurn(plan, places) : chooseCell(plan, run, taps, channels, join)))
+    return false;
+  if (!describeImage(plan, places, taps, channels))
+    return false;
+  if (!plan.amx)
+    join = taps.hasColumn && follow(plan.band, taps.column, channels);
+  return true;
 }
 
 static int64_t mostOfBand(const ContractPlan &plan) { return 128 * 1024 / plan.bytes; } // cells: a share of the second-level cache
@@ -138,18 +210,21 @@ bool formBands(ContractPlan &plan, ContractDims m, ContractDims n, ContractDims 
   bool ofM = endsWithChannels(k);
   Side places, taps;
   ContractDim channels;
-  const Cell cell = !plan.dots ? Cell::Element : ofM ? Cell::Channels : Cell::Places;
-  if ((ofM && plan.grained) || !formImage(plan, cell, ofM ? k : m, ofM ? m : k, places, taps, channels) || places.column.size < kFewColumns ||
-      (!ofM && places.row.size * places.column.size < kFewPlaces))
+  const Cell cell = plan.amx ? (ofM ? Cell::Channels : Cell::Turned) : !plan.dots ? Cell::Element : ofM ? Cell::Channels : Cell::Places;
+  const ContractDims run(k.begin() + anew, k.end());
+  bool join = false; // taps of a row and their channels to one dim
+  if ((ofM && plan.grained) || !formImage(plan, cell, ofM ? k : m, ofM ? m : k, countOf(run), places, taps, channels, join) ||
+      places.column.size < (plan.amx ? kSquare : kFewColumns) || (!ofM && places.row.size * places.column.size < kFewPlaces))
     return false;
   constexpr int64_t kGroup = 4; // elements of two words, which lie in one stretch
   if (plan.dots && (ofM ? channels : places.column).size % kGroup)
     return false;
-  if (channels.size == 1) // a dim of one has no strides of its own
-    channels.b = taps.column.b, channels.c = taps.column.c;
-  bool join = taps.hasColumn && follow(plan.band, taps.column, channels);
-  if (plan.pairs && !chooseRuns(plan, {k.begin() + anew, k.end()}, ofM, places, taps, channels.size, join))
+  if (plan.pairs && !(plan.amx && ofM) && !chooseRuns(plan, run, ofM, places, taps, channels.size, join))
     return false;
+  if (cell == Cell::Turned) { // a square of rows is a tap, if it has as many channels
+    join = channels.size == kSquare && taps.hasColumn && taps.column.c == channels.size * channels.c;
+    plan.band.squareStep = join ? taps.column.band : 0;
+  }
   ContractDims further; // of the taps, beside the dim that ends with the channels
   append(further, taps.hasRow, taps.row);
   if (join) {
@@ -182,7 +257,8 @@ bool formBands(ContractPlan &plan, ContractDims m, ContractDims n, ContractDims 
 bool formPlanar(ContractPlan &plan, ContractDims m, ContractDims n, ContractDims k) {
   Side places, taps;
   ContractDim channels;
-  if (plan.grained || countOf(n) > plan.lanes / 2 || n.size() > 1 || plan.pairs || !formImage(plan, Cell::Element, k, m, places, taps, channels) ||
+  bool join = false;
+  if (plan.grained || countOf(n) > plan.lanes / 2 || n.size() > 1 || plan.pairs || !formImage(plan, Cell::Element, k, m, 0, places, taps, channels, join) ||
       stepOf(places.column, plan.band.columnBound) != 1)
     return false;
   Band &band = plan.band;

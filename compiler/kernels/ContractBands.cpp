@@ -88,15 +88,22 @@ void ContractEmitter::copyBand(const Origin &at, Value rows) {
   int64_t left = std::clamp<int64_t>(-firstColumn, 0, band.columns);
   int64_t end = std::clamp<int64_t>(plan.bounds[band.columnBound].size - firstColumn, left, band.columns);
   Value from = add(at.a, (firstColumn + left - plan.bounds[band.columnBound].offset) * band.columnStride - band.rowsBefore * band.rowStride);
+  Value zeroColumn = add(at.a, -plan.bounds[band.columnBound].offset * band.columnStride - band.rowsBefore * band.rowStride);
   Value count = add(mul(sub(rows, number(1)), band.rowStep), band.reach + 1);
   forLoop(number(0), count, 1, [&](Value row) {
-    Value to = add(threadScratch, mul(row, rowElems));
+    Value to = add(threadScratch, mul(row, band.cell == Cell::Turned ? rowElems / 2 : rowElems));
     auto copyRow = [&] {
       Value source = add(from, mul(row, band.rowStride));
       if (plan.bands == Bands::Planar)
         return turnRow(source, to, left, end);
       if (band.cell == Cell::Places)
         return copyNeighbours(source, to, left, end);
+      if (band.cell == Cell::Turned)
+        return turnHalves(source, to, left, end);
+      if (band.cell == Cell::Windows)
+        return copyWindows(add(zeroColumn, mul(row, band.rowStride)), to);
+      if (plan.amx)
+        return copyPlaces(source, to, left, end);
       const int64_t perCell = band.cell == Cell::Channels ? 2 : 1;
       auto copy = [&](Value from, Value to, int64_t columns) {
         const int64_t elements = columns * band.channels * perCell;
@@ -115,7 +122,7 @@ void ContractEmitter::copyBand(const Origin &at, Value rows) {
       return copyRow();
     Value here = add(sub(at.bound[band.rowBound], number(band.rowsBefore)), row);
     Value exists = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ult, here, number(plan.bounds[band.rowBound].size));
-    ifElse(exists, copyRow, [&] { fillZeros(to, rowElems); });
+    ifElse(exists, copyRow, [&] { fillZeros(to, band.cell == Cell::Turned ? rowElems / 2 : rowElems); });
   });
 }
 

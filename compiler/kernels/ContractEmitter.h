@@ -138,6 +138,12 @@ private:
   void copyWords(Value from, Value to, int64_t count);
   void copyNeighbours(Value source, Value to, int64_t left, int64_t end);
   void copyBand(const Origin &, Value rows);
+  // .. by AMX (ContractAmxBands.cpp).
+  void copyHalves(Value from, Value to, int64_t count, bool filled);
+  Value zeroHalves();
+  void copyPlaces(Value source, Value to, int64_t left, int64_t end);
+  void copyWindows(Value origin, Value to);
+  void turnHalves(Value source, Value to, int64_t left, int64_t end);
   void emitBands(const Origin &, Range n, Range mUnits, KBlock);
   void forBands(Value first, Value last, llvm::function_ref<void(Value row, Value rows)>);
 
@@ -243,6 +249,7 @@ private:
   Values chainInOrder(const Tile &, KBlock, Values accumulators);
 
   // By AMX (ContractAmx.cpp).
+  void bandProducts(const Tile &, KBlock); // ContractAmxBands.cpp
   enum class Staged { Out, In, Added };
   void packRowsOfWords(const Origin &, Range m, KBlock);
   void amxTiles(const Origin &, Range m, Range n, KBlock);

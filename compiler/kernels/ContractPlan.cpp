@@ -265,7 +265,7 @@ static void formRuns(ContractPlan &plan, ContractDims &k, size_t anew) {
   k.insert(k.end(), run.begin(), run.end());
 }
 
-static void formDims(ContractPlan &plan, const ContractSpec &spec, const TargetInfo &target) {
+static void formDims(ContractPlan &plan, const ContractSpec &spec) {
   size_t nb = spec.batch.size(), nm = spec.m.size(), nk = spec.k.size();
   ContractDims m = groupOf(spec.m, &spec.a, nb, nullptr, 0, &spec.c, nb, spec.bounds);
   ContractDims n = groupOf(spec.n, nullptr, 0, &spec.b, nb + nk, &spec.c, nb + nm, spec.bounds);
@@ -305,8 +305,7 @@ static void formDims(ContractPlan &plan, const ContractSpec &spec, const TargetI
       dropOnes(run);
       plan.runLength = lengthOfRuns(run);
     }
-    bool byAmx = spec.pairs && target.amx; // which takes whole blocks of a row
-    if (!byAmx && formBands(bands, windowsM, n, windowsK, size_t(spec.anew)))
+    if (formBands(bands, windowsM, n, windowsK, size_t(spec.anew)))
       plan = bands;
     else
       formWindows(plan, windowsM, n, windowsK);
@@ -552,18 +551,23 @@ ContractPlan planContract(const ContractSpec &given, const TargetInfo &target) {
   plan.rounds = spec.pairs || spec.rounds;
   plan.bytes = bytesOf(spec.elem);
   plan.lanes = std::max(1, target.lanes * 4 / int(plan.bytes));
-  plan.dots = spec.pairs && target.dots;
+  plan.dots = spec.pairs && target.dots && !target.amx; // CPUs with AMX take two cycles for vdpbf16ps, in which they do four FMAs
   plan.accumulate = spec.accumulate;
   plan.a = spec.a;
   plan.b = spec.b;
   plan.c = spec.c;
   plan.bounds = spec.bounds;
   plan.manyRegisters = target.lanes >= 16;
-  formDims(plan, spec, target);
+  ContractPlan byAmx = plan;
+  formDims(plan, spec);
   if (plan.nothing || plan.overLanes)
     return plan;
-  if (plan.pairs && target.amx && isQuickerByAmx(plan))
-    plan.amx = true, plan.dots = false;
+  if (plan.pairs && target.amx) {
+    byAmx.amx = true, byAmx.dots = false;
+    formDims(byAmx, spec);
+    if (isQuickerByAmx(byAmx))
+      plan = byAmx;
+  }
   chooseSkips(plan);
   chooseSpares(plan);
   chooseTiling(plan, given, target);

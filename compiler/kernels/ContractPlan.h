@@ -23,8 +23,9 @@
 // zeros where it ends, and tiles read it there: each element is copied once, not once a tap. Taps of a row and their channels follow
 // each other there, so they are one stretch of k, or of the rows of a filter's gradient.
 //
-// Of pairs, too, but not by AMX. Where the CPU has vdpbf16ps, a band holds words: two channels of a place, if rows of C are places, or a channel
-// of a place and of the second one behind it, if places are k. A run of k may be several stretches of the band then.
+// Of pairs, too. Where the CPU has vdpbf16ps, a band holds words: two channels of a place, if rows of C are places, or a channel
+// of a place and of the second one behind it, if places are k. A run of k may be several stretches of the band then. For AMX a run is one stretch
+// (ContractAmxBands.cpp).
 //
 // Planar (bands under so few columns of C that most lanes would be empty): the band is turned while it is copied, so that places beside
 // each other are, and lanes are these; a tile has all columns of C under some rows and vectors of places.
@@ -42,7 +43,7 @@
 // Pairs (products of bf16): both operands are always packed, as f32 that hold bf16; a tile has half as many outputs, since each has two
 // chains. k is cut where blocks of 32 end, or behind whole runs.
 //
-// Dots (pairs where the CPU has vdpbf16ps): c = fma(low, low, fma(high, high, c)) for words of two bf16, denormals flushed, which makes two
+// Dots (pairs where the CPU has vdpbf16ps and no AMX): c = fma(low, low, fma(high, high, c)) for words of two bf16, denormals flushed, which makes two
 // steps of a chain. Panels hold words, two for four elements of k: of the even ones (low 2, high 0) and of the odd ones (low 3, high 1). A
 // run is filled up to whole words by +0.0 in A and -0.0 in B, which changes no chain.
 // An output has three registers of a tile: both chains of a block and the sum of all blocks so far.
@@ -99,8 +100,11 @@ enum class Bands {
 // What a band holds, each in as many bytes as an element of scratch.
 enum class Cell {
   Element,
-  Channels, // dots: a word of two channels of a place, in groups of four
-  Places    // dots: a word of a channel of a place, and of the place `apart` columns behind it
+  Channels, // dots: a word of two channels of a place, in groups of four; AMX: of two neighbours
+  Places,   // dots: a word of a channel of a place, and of the place `apart` columns behind it
+  Padded,   // AMX: as Channels, and each place is filled up to whole blocks
+  Windows,  // AMX: for each place of C its row of taps, words of two neighbours, filled up to whole blocks
+  Turned    // AMX: an element, of half a word; a row has its places for each channel, and `columns` more than it needs
 };
 struct Band {
   Cell cell = Cell::Element;
@@ -113,8 +117,13 @@ struct Band {
   int64_t height = 1;                        // rows of places in an image
   int64_t rows = 1;                          // of them in a band
   int64_t rowsInTile = 1;                    // Planar: of them
-  int64_t before() const { return (rowsBefore * columns + columnsBefore) * channels; }
-  int64_t elems() const { return ((rows - 1) * rowStep + reach + 1) * columns * channels; }
+  int64_t taps = 1, tapStep = 0, placeStep = 1; // Windows: of a row; columns of the image from a tap and from a place to the next
+  int64_t squareStep = 0;                    // Turned: from a square of rows to the next, where each is a tap; 0: rows are channels
+  int64_t behind = 0;                        // cells that tiles read behind the band, and use for nothing
+  bool holdsPairs() const { return cell == Cell::Channels || cell == Cell::Padded || cell == Cell::Windows; } // of neighbours in k
+  int64_t before() const { return cell == Cell::Turned ? rowsBefore * columns * channels + columnsBefore : (rowsBefore * columns + columnsBefore) * channels; }
+  int64_t cells() const { return ((rows - 1) * rowStep + reach + 1) * columns * channels + behind; }
+  int64_t elems() const { return cell == Cell::Turned ? (cells() + 1) / 2 : cells(); } // of scratch
 };
 
 struct ContractPlan {
@@ -204,7 +213,7 @@ bool takesPlanar(const ContractPlan &otherwise, const ContractPlan &planar);
 bool formExamples(ContractPlan &, ContractDims m, ContractDims n, ContractDims k); // dims as the spec has them
 void chooseSkips(ContractPlan &);
 void chooseSpares(ContractPlan &); // sparesPlaces, if blocks of k can be whole examples, too
-bool isQuickerByAmx(ContractPlan);         // than by vdpbf16ps, of pairs whose dims are formed (Tiling.cpp)
+bool isQuickerByAmx(ContractPlan);         // than by FMAs, of pairs whose dims are formed (Tiling.cpp)
 double cyclesOfRows(const ContractPlan &); // of one step in k of all tiles, for each row of m (Tiling.cpp)
 
 double choosePlanarTile(ContractPlan &);   // the same cycles, of places in lanes (Tiling.cpp)

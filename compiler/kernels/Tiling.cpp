@@ -101,15 +101,21 @@ static std::pair<int, int> bestTile(const ContractPlan &plan) {
   return best;
 }
 
-// Both ways have the same bits. AMX takes whole blocks of 32 and squares of 16 x 16, however little of them is asked for.
+// Both ways have the same bits. AMX takes whole blocks of 32 and squares of 16 x 16, however little of them is asked for, and rows of A are packed for
+// it. Two FMAs begin in each cycle, and each block ends with two additions an output.
 bool isQuickerByAmx(ContractPlan plan) {
-  const int64_t run = std::max<int64_t>(1, plan.runLength);
+  constexpr double kPackedRow = 4; // cycles of a block
+  const int64_t run = plan.runLength;
+  if (run <= 1)
+    return false;
+  const double blocks = double((run + kPairBlock - 1) / kPairBlock);
   auto cycles = [&](bool amx) {
-    plan.amx = amx, plan.dots = !amx;
+    plan.amx = amx, plan.dots = false;
     auto [rows, vectors] = bestTile(plan);
-    return costOfTile(plan, rows, vectors) * double(amx ? (run + kPairBlock - 1) / kPairBlock : plan.hasWords() ? plan.wordsOf(run) : run);
+    return costOfTile(plan, rows, vectors) * (amx ? blocks : 0.5 * double(run) + blocks);
   };
-  return cycles(true) < cycles(false);
+  const double packing = plan.bands == Bands::No ? kPackedRow * blocks * double(plan.m.size) : 0;
+  return cycles(true) + packing < cycles(false);
 }
 
 double cyclesOfRows(const ContractPlan &plan) {

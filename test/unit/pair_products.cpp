@@ -154,7 +154,7 @@ static Case randomConvolution(Random &random) {
   s.pairs = true;
   auto oneOf = [&](std::initializer_list<int64_t> values) { return values.begin()[below(random, int64_t(values.size()))]; };
   int kind = int(below(random, 3));
-  int64_t B = oneOf({1, 2, 3}), H = oneOf({1, 3, 8, 12}), W = oneOf({4, 8, 9, 16, 20, 32, 40}), I = oneOf({1, 3, 4, 8, 12, 16, 20, 32, 36, 64}), O = oneOf({1, 5, 16, 20, 40});
+  int64_t B = oneOf({1, 2, 3}), H = oneOf({1, 3, 8, 12}), W = oneOf({4, 8, 9, 16, 20, 32, 40, 64}), I = oneOf({1, 3, 4, 8, 12, 16, 20, 32, 36, 64}), O = oneOf({1, 5, 16, 20, 40});
   int64_t R = oneOf({1, 2, 3}), S = oneOf({1, 2, 3, 5}), step = kind == Image ? 1 : oneOf({1, 1, 2}), dilate = oneOf({1, 1, 2});
   int64_t rowPad = below(random, (R - 1) * dilate + 1), columnPad = below(random, (S - 1) * dilate + 1), walk = kind == Image ? -dilate : dilate;
   int64_t gap = below(random, 3) ? 0 : 4 * below(random, 3); // between pixels of the image
