@@ -131,6 +131,7 @@ struct ContractPlan {
   int64_t bytes = 4; // of an element
   int lanes = 16;    // elements of a vector
   bool manyRegisters = false;
+  bool prefersFewLoads = false; // among tiles that are alike otherwise
   bool accumulate = false;
   View a, b, c; // a and b exchanged if C is contiguous along m
 

@@ -64,6 +64,7 @@ private:
   void directColumns(Value column, int vectors, Value mask);
   void storeDirect(const Work &row, std::vector<Lanes>, mlir::ValueRange sums);
   void prefetchRows(Value column, int vectors, const Preheader &);
+  void prefetchColumns(Value column, const Preheader &);
   std::vector<int> chainsInScratch(int stage);
   void startChains(const std::vector<int> &chains);
   void startBlock(const std::vector<int> &chains);
