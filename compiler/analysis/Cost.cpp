@@ -14,10 +14,10 @@ int64_t bytesOf(Value value) { return nn::elementsInMemory(nn::tensorOf(value)) 
 // Waking a thread that sleeps takes some microseconds; between processes over TCP some tens, which a profile may say.
 static constexpr double kMessage = 10e-6;
 
-// Products of bf16 by AMX, packing included: 450 to 750 G operations a second and core in the steps of GPTs with two of them at work,
-// where products of f32 reached 130 (an Intel Xeon at 2.6 GHz), and attention 95 to 135 where that of f32 reached 50 to 80, since its
-// softmax stays. A profile has the rates of f32; these ratios serve there.
-static constexpr double kAmxProducts = 500e9, kAmxAttends = 110e9, kAmxGain = 4, kAmxAttendGain = 1.6;
+// Products of bf16 by AMX, packing included: 700 to 1000 G operations a second and core in the steps of GPTs with two of them at work, where products
+// of f32 reached 150 (an Intel Xeon), 150 to 1000 in convolutions and 300 to 400 in the small products of an LSTM; attention 120 to 180, where that of
+// f32 reached 65 to 85, since its softmax stays. A profile has the rates of f32; these ratios serve there.
+static constexpr double kAmxProducts = 700e9, kAmxAttends = 140e9, kAmxGain = 4.5, kAmxAttendGain = 1.9;
 // By vdpbf16ps: 200 to 215 of products and 100 to 120 of attention on a core of Zen 4, where those of f32 reached 108, 75 and 83.
 static constexpr double kDotGain = 1.9, kDotAttendGain = 1.4;
 
