@@ -39,14 +39,13 @@ Value ContractEmitter::zeroHalves() {
 // Columns [left, end) of the image's row, of which the first lies at `source`, to the band's row at `to`, in words.
 void ContractEmitter::copyPlaces(Value source, Value to, int64_t left, int64_t end) {
   const Band &band = plan.band;
-  const int64_t channels = band.cell == Cell::Padded && plan.stretches() == 1 && plan.runLength < 2 * band.channels ? plan.runLength : 2 * band.channels;
   fillZeros(to, left * band.channels);
   Value first = mul(add(to, left * band.channels), 2);
-  if (channels == 2 * band.channels && band.columnStride == channels)
-    copyHalves(source, first, (end - left) * channels, /*filled=*/false);
+  if (band.elements == 2 * band.channels && band.columnStride == band.elements)
+    copyHalves(source, first, (end - left) * band.elements, /*filled=*/false);
   else
     forLoop(number(0), number(end - left), 1, [&](Value column) {
-      copyHalves(add(source, mul(column, band.columnStride)), add(first, mul(column, 2 * band.channels)), channels, band.cell == Cell::Padded);
+      copyHalves(add(source, mul(column, band.columnStride)), add(first, mul(column, 2 * band.channels)), band.elements, band.cell == Cell::Padded);
     });
   fillZeros(add(to, end * band.channels), (band.columns - end) * band.channels);
 }
@@ -54,7 +53,7 @@ void ContractEmitter::copyPlaces(Value source, Value to, int64_t left, int64_t e
 // The windows of a row of places. `origin`: where column 0 of the image lies.
 void ContractEmitter::copyWindows(Value origin, Value to) {
   const Band &band = plan.band;
-  const int64_t channels = plan.runLength / band.taps, begin = plan.bounds[band.columnBound].offset, size = plan.bounds[band.columnBound].size;
+  const int64_t channels = band.elements, begin = plan.bounds[band.columnBound].offset, size = plan.bounds[band.columnBound].size;
   auto columnOf = [&](int64_t place, int64_t tap) { return begin + place * band.placeStep + tap * band.tapStep; };
   auto tapsOf = [&](int64_t place) {
     std::vector<bool> there;

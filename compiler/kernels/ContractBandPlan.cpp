@@ -89,6 +89,7 @@ static void turnPlaces(Band &band, int64_t channelsOfImage, Side &places, Side &
 
 static bool describeImage(ContractPlan &plan, Side &places, Side &taps, ContractDim &channels) {
   Band &band = plan.band;
+  band.elements = channels.size;
   band.channels = band.cell == Cell::Channels ? channels.size / 2 : band.cell == Cell::Padded ? solve::roundUp(channels.size, kPairBlock) / 2 : channels.size;
   int64_t step = stepOf(places.column, band.columnBound), tapStep = stepOf(taps.column, band.columnBound);
   int64_t tapRow = stepOf(taps.row, band.rowBound);

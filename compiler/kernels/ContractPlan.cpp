@@ -551,7 +551,7 @@ ContractPlan planContract(const ContractSpec &given, const TargetInfo &target) {
   plan.rounds = spec.pairs || spec.rounds;
   plan.bytes = bytesOf(spec.elem);
   plan.lanes = std::max(1, target.lanes * 4 / int(plan.bytes));
-  plan.dots = spec.pairs && target.dots && !target.amx; // CPUs with AMX take two cycles for vdpbf16ps, in which they do four FMAs
+  plan.dots = spec.pairs && target.dots;
   plan.accumulate = spec.accumulate;
   plan.a = spec.a;
   plan.b = spec.b;

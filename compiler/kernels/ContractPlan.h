@@ -43,7 +43,7 @@
 // Pairs (products of bf16): both operands are always packed, as f32 that hold bf16; a tile has half as many outputs, since each has two
 // chains. k is cut where blocks of 32 end, or behind whole runs.
 //
-// Dots (pairs where the CPU has vdpbf16ps and no AMX): c = fma(low, low, fma(high, high, c)) for words of two bf16, denormals flushed, which makes two
+// Dots (pairs where the CPU has a quick vdpbf16ps): c = fma(low, low, fma(high, high, c)) for words of two bf16, denormals flushed, which makes two
 // steps of a chain. Panels hold words, two for four elements of k: of the even ones (low 2, high 0) and of the odd ones (low 3, high 1). A
 // run is filled up to whole words by +0.0 in A and -0.0 in B, which changes no chain.
 // An output has three registers of a tile: both chains of a block and the sum of all blocks so far.
@@ -109,6 +109,7 @@ enum class Cell {
 struct Band {
   Cell cell = Cell::Element;
   int64_t columns = 0, channels = 0;         // of the image in scratch, in cells; its rows follow from the outputs'
+  int64_t elements = 0;                      // channels of a place of the image
   int64_t apart = 0;
   int64_t rowStep = 1, reach = 0;            // rows of the image from one row of places to the next; those that further taps add
   int64_t rowsBefore = 0, columnsBefore = 0; // of the first place's first tap: taps may walk backwards

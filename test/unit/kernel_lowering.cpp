@@ -88,7 +88,7 @@ int main() {
   refuses("math.exp %a", "mathematical function");
   refuses("math.erf %a", "returns f32");
   expect(target::lanesOf("haswell") == 8 && target::lanesOf("skylake-avx512") == 16, "lanes of known CPUs");
-  expect(target::infoOf("cooperlake").dots && target::infoOf("znver4").dots && target::infoOf("sapphirerapids").amx && !target::infoOf("cooperlake").amx && !target::infoOf("skylake-avx512").dots &&
+  expect(target::infoOf("cooperlake").dots && target::infoOf("znver4").dots && target::infoOf("sapphirerapids").amx && !target::infoOf("sapphirerapids").dots && !target::infoOf("cooperlake").amx && !target::infoOf("skylake-avx512").dots &&
              !target::infoOf("haswell").dots,
          "CPUs with products of bf16");
   expect(target::lanesOf("nehalem") == 0, "a CPU without fused multiply-add is refused");
