@@ -64,9 +64,9 @@ void copyPart(void *closure, int64_t thread, int64_t threads) {
 }
 
 // Waits for a counter to change; the worker's time of waiting goes on.
-void awaitOther(Worker &worker, uint64_t &counter, uint64_t seen, uint32_t *sleepers) {
+void awaitOther(Worker &worker, uint64_t &counter, uint64_t seen, uint32_t *sleepers, Patience &patience) {
   double since = monotonicSeconds();
-  await(lowHalf(counter), uint32_t(seen), sleepers);
+  await(lowHalf(counter), uint32_t(seen), sleepers, patience);
   worker.waited += monotonicSeconds() - since;
 }
 
@@ -138,7 +138,7 @@ static void sendMessage(Worker &worker, int32_t number, int64_t offset, int64_t 
   }
   uint64_t message = channel.sent; // only this thread changes it
   for (uint64_t received; message - (received = __atomic_load_n(&channel.received, __ATOMIC_ACQUIRE)) >= uint64_t(spec.boxes);)
-    awaitOther(worker, channel.received, received, &channel.waitingSenders);
+    awaitOther(worker, channel.received, received, &channel.waitingSenders, channel.senderPatience);
   if (device)
     device->sendMessage(worker, number, channel.boxOf(message), offset, bytes);
   else
@@ -163,7 +163,7 @@ static void receiveMessage(Worker &worker, int32_t number, int64_t offset, int64
   }
   uint64_t message = channel.received; // only this thread changes it
   if (__atomic_load_n(&channel.sent, __ATOMIC_ACQUIRE) == message)
-    awaitOther(worker, channel.sent, message, &channel.waitingReceivers);
+    awaitOther(worker, channel.sent, message, &channel.waitingReceivers, channel.receiverPatience);
   if (device)
     device->receiveMessage(worker, number, channel.boxOf(message), offset, bytes, arrival);
   else

@@ -17,8 +17,10 @@ struct Channel {
   MessageTag *tags = nullptr; // one a box, in the replay of a failed step
   alignas(64) uint64_t sent = kFirstMessage;
   uint32_t waitingReceivers = 0;
+  Patience receiverPatience;
   alignas(64) uint64_t received = kFirstMessage;
   uint32_t waitingSenders = 0;
+  Patience senderPatience;
   uint64_t begun = 0; // messages of the steps before this one, where there is one each micro-batch; only while a step runs
 
   uint32_t boxOf(uint64_t message) const { return uint32_t(message % uint64_t(spec->boxes)); }

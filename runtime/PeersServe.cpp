@@ -189,8 +189,8 @@ void openOwnFields(int dataset, const Entry *entry, FieldReport *reports) {
 // ---- Channels
 
 // Waits until the word differs from `value`. Worker 0 may ask for something else meanwhile: then this step is over.
-static void awaitPeer(Worker &worker, Link &link, uint32_t *word, uint32_t value, uint32_t *sleepers) {
-  if (awaitSpinning(word, value))
+static void awaitPeer(Worker &worker, Link &link, uint32_t *word, uint32_t value, uint32_t *sleepers, Patience &patience) {
+  if (awaitSpinning(word, value, patience))
     return;
   double begun = monotonicSeconds();
   struct Timed { // however this ends, unless the step does
@@ -213,9 +213,9 @@ void sendToPeer(Worker &worker, int32_t number, int64_t offset, int64_t bytes) {
   Link &link = links[spec.to];
   uint64_t message = channel.sent;
   for (uint64_t received; message - (received = __atomic_load_n(&channel.received, __ATOMIC_ACQUIRE)) >= uint64_t(spec.boxes);)
-    awaitPeer(worker, link, lowHalf(channel.received), uint32_t(received), &channel.waitingSenders);
+    awaitPeer(worker, link, lowHalf(channel.received), uint32_t(received), &channel.waitingSenders, channel.senderPatience);
   for (uint32_t written; (written = outgoing.written.now()) != outgoing.posted;) // the staging bytes are free
-    awaitPeer(worker, link, &outgoing.written.value, written, &outgoing.written.sleepers);
+    awaitPeer(worker, link, &outgoing.written.value, written, &outgoing.written.sleepers, channel.senderPatience);
   OutFrame frame;
   frame.head.kind = FrameKind::Message;
   frame.head.number = number;
@@ -227,7 +227,7 @@ void sendToPeer(Worker &worker, int32_t number, int64_t offset, int64_t bytes) {
   channel.sent = message + 1;
   postFrame(link, frame);
   for (uint32_t written; !frame.staging && (written = outgoing.written.now()) != outgoing.posted;)
-    awaitPeer(worker, link, &outgoing.written.value, written, &outgoing.written.sleepers);
+    awaitPeer(worker, link, &outgoing.written.value, written, &outgoing.written.sleepers, channel.senderPatience);
   if (__builtin_expect(worker.context.checking, 0)) {
     MessageTag tag = checkSend(worker, offset, bytes);
     OutFrame told;
@@ -246,11 +246,11 @@ void receiveFromPeer(Worker &worker, int32_t number, int64_t offset, int64_t byt
   Link &link = links[spec.from];
   uint64_t message = channel.received;
   while (__atomic_load_n(&channel.sent, __ATOMIC_ACQUIRE) == message)
-    awaitPeer(worker, link, lowHalf(channel.sent), uint32_t(message), &channel.waitingReceivers);
+    awaitPeer(worker, link, lowHalf(channel.sent), uint32_t(message), &channel.waitingReceivers, channel.receiverPatience);
   takeMessage(worker, arrival, worker.context.arena + offset, channel.box(message), bytes);
   if (__builtin_expect(worker.context.checking, 0)) {
     for (uint32_t tags; (tags = incoming.tagged.now()) == incoming.tagsTaken;)
-      awaitPeer(worker, link, &incoming.tagged.value, tags, &incoming.tagged.sleepers);
+      awaitPeer(worker, link, &incoming.tagged.value, tags, &incoming.tagged.sleepers, channel.receiverPatience);
     checkReceive(worker, spec.from, offset, bytes, channel.tags[incoming.tagsTaken++ % uint32_t(spec.boxes)], arrival != Arrival::Replaces);
   }
   channel.received = message + 1;
@@ -271,7 +271,8 @@ static void awaitSumsBefore(Worker &worker, uint32_t wanted) {
   Channel &channel = channels[ownSums.last];
   const ChannelSpec &spec = *channel.spec;
   for (uint32_t finished; int32_t(wanted - (finished = ownSums.finished.now())) > 0;)
-    awaitPeer(worker, links[spec.from == worker.number ? spec.to : spec.from], &ownSums.finished.value, finished, &ownSums.finished.sleepers);
+    awaitPeer(worker, links[spec.from == worker.number ? spec.to : spec.from], &ownSums.finished.value, finished, &ownSums.finished.sleepers,
+              channel.receiverPatience);
 }
 
 void sumAmongPeers(Worker &worker, int32_t number, int64_t offset, int64_t bytes) {

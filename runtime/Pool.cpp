@@ -61,8 +61,9 @@ void *Pool::begin(void *argument) {
 
 void Pool::work(int64_t thread) {
   uint32_t seen = 0;
+  Patience patience;
   for (;;) {
-    await(&generation, seen, &sleepers);
+    await(&generation, seen, &sleepers, patience);
     seen += 1;
     job(closure, thread, count);
     if (__atomic_sub_fetch(&unfinished, 1, __ATOMIC_SEQ_CST) == 0) {
@@ -95,7 +96,7 @@ void Pool::run(Job newJob, void *newClosure) {
   __atomic_store_n(&generation, before + 1, __ATOMIC_SEQ_CST);
   wakeSleepers(&generation, &sleepers);
   newJob(newClosure, 0, count);
-  await(&finished, before, &callerSleeps);
+  await(&finished, before, &callerSleeps, patience);
 }
 
 } // namespace cinch::rt

@@ -23,6 +23,7 @@ private:
   int64_t count = 1;
   Job job = nullptr;
   void *closure = nullptr;
+  Patience patience; // of the caller
   // Apart from one another, so that threads that wait for one do not slow down who changes another.
   alignas(64) uint32_t generation = 0;
   alignas(64) uint32_t sleepers = 0; // of those who wait for the next generation

@@ -14,12 +14,7 @@
 namespace cinch::rt {
 
 static bool maySpin = false;
-
-// As long as it takes to fall asleep and to be woken, so that a wait costs at most twice the least that it can. A virtual machine takes 50 to 80 us for that
-// (two cores of a Xeon). A thread spins as long however often it was in vain: one that became less patient would find everything too slow from then on,
-// for whoever it waits for wakes as late as itself (a U-Net took 1.4 times as long).
-static constexpr double kSpinSeconds = 100e-6;
-static constexpr int kPausesPerLook = 64; // at the clock
+static constexpr int kPausesPerLook = 16; // at the clock
 
 int64_t processors() {
   cpu_set_t allowed;
@@ -27,6 +22,17 @@ int64_t processors() {
 }
 
 void allowSpinning(int64_t threads) { maySpin = threads <= processors(); }
+
+void Patience::wasEnough() {
+  const double twice = 2 * limit();
+  seconds = twice < kMost ? twice : kMost;
+  inVain = 0;
+}
+
+void Patience::wasInVain() {
+  seconds = seconds / 2 > kLeast ? seconds / 2 : kLeast;
+  ++inVain;
+}
 
 static void relax() {
 #if defined(__x86_64__)
@@ -38,24 +44,28 @@ static void sleepWhile(uint32_t *word, uint32_t value, const timespec *atMost) {
   syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, atMost, nullptr, 0);
 }
 
-bool awaitSpinning(uint32_t *word, uint32_t value) {
-  for (double until = 0; maySpin;) {
+bool awaitSpinning(uint32_t *word, uint32_t value, Patience &patience) {
+  double until = 0;
+  while (maySpin) {
     for (int i = 0; i < kPausesPerLook; ++i) {
-      if (__atomic_load_n(word, __ATOMIC_ACQUIRE) != value)
+      if (__atomic_load_n(word, __ATOMIC_ACQUIRE) != value) {
+        patience.wasEnough();
         return true;
+      }
       relax();
     }
     double now = monotonicSeconds();
     if (until == 0)
-      until = now + kSpinSeconds;
+      until = now + patience.limit();
     else if (now >= until)
       break;
   }
-  return __atomic_load_n(word, __ATOMIC_ACQUIRE) != value;
+  patience.wasInVain();
+  return false;
 }
 
-void await(uint32_t *word, uint32_t value, uint32_t *sleepers) {
-  if (awaitSpinning(word, value))
+void await(uint32_t *word, uint32_t value, uint32_t *sleepers, Patience &patience) {
+  if (awaitSpinning(word, value, patience))
     return;
   __atomic_add_fetch(sleepers, 1, __ATOMIC_SEQ_CST);
   while (__atomic_load_n(word, __ATOMIC_SEQ_CST) == value)

@@ -10,10 +10,23 @@ namespace cinch::rt {
 void allowSpinning(int64_t threads);
 int64_t processors(); // that this process may use
 
+// How long a thread spins before it sleeps: twice as long after a wait in which spinning was enough, half as long after one in which it was in vain, for then
+// other processes may have the processors. Every so many waits it spins for as long as it ever does. Without that it could not find out that
+// spinning is enough again: whoever it waits for sleeps as soon as itself, and wakes as late.
+struct Patience {
+  static constexpr double kMost = 100e-6, kLeast = 1e-6; // seconds
+  static constexpr int kWaitsToTry = 16;
+  double seconds = kMost;
+  int inVain = 0; // waits in a row
+  double limit() const { return inVain % kWaitsToTry == kWaitsToTry - 1 ? kMost : seconds; }
+  void wasEnough();
+  void wasInVain();
+};
+
 // Returns once *word differs from `value`. Who changes it then calls wakeSleepers with the same count of sleepers.
-void await(uint32_t *word, uint32_t value, uint32_t *sleepers);
+void await(uint32_t *word, uint32_t value, uint32_t *sleepers, Patience &);
 // Spins only. False: the word is what it was.
-bool awaitSpinning(uint32_t *word, uint32_t value);
+bool awaitSpinning(uint32_t *word, uint32_t value, Patience &);
 // Sleeps, but not longer than `seconds`. False: the word is what it was.
 bool awaitFor(uint32_t *word, uint32_t value, uint32_t *sleepers, double seconds);
 // Wakes those who sleep on the word, if there are any.

@@ -17,7 +17,7 @@ namespace cinch::kernels {
 
 static constexpr int64_t kHalves = 32; // of a vector
 
-// `count` elements to the half `to` of scratch. With `filled`, zeros follow up to whole vectors.
+// `count` elements to the half `to` of scratch. With `filled`, zeros follow up to whole vectors; without, `count` is even.
 void ContractEmitter::copyHalves(Value from, Value to, int64_t count, bool filled) {
   auto vectorAt = [&](Value at, int64_t alive) {
     Value values = halvesOf(loadVector(memA, add(from, at), kHalves, alive));

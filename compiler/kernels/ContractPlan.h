@@ -104,7 +104,7 @@ enum class Cell {
   Places,   // dots: a word of a channel of a place, and of the place `apart` columns behind it
   Padded,   // AMX: as Channels, and each place is filled up to whole blocks
   Windows,  // AMX: for each place of C its row of taps, words of two neighbours, filled up to whole blocks
-  Turned    // AMX: an element, of half a word; a row has its places for each channel, and `columns` more than it needs
+  Turned    // AMX: an element, of half a word. A row has for each channel its places, `columns` of them: more than it needs, for vectors reach over the end
 };
 struct Band {
   Cell cell = Cell::Element;
