@@ -66,7 +66,7 @@ void send(Worker &worker, int64_t offset, const char *from, int64_t bytes) {
 void write(Worker &worker, int64_t offset, const char *from, int64_t bytes) {
   Gpu &gpu = gpuOf(worker);
   use(gpu);
-  if (worker.onHost(offset)) // there already: the mirror is the pinned memory
+  if (worker.onHost(worker.at + offset)) // there already: the mirror is the pinned memory
     return expect(cuda.waitForStream(gpu.stream), "finish its work");
   while (bytes > 0) {
     int64_t part = bytes < kWriteBytes ? bytes : kWriteBytes;
@@ -106,7 +106,7 @@ void finish(Worker &worker) {
 void read(Worker &worker, int64_t offset, char *into, int64_t bytes) {
   Gpu &gpu = gpuOf(worker);
   use(gpu);
-  if (bytes > 0 && !worker.onHost(offset))
+  if (bytes > 0 && !worker.onHost(worker.at + offset))
     expect(cuda.copyFromDevice(into, gpu.arena + uint64_t(offset), size_t(bytes), gpu.stream), "give data back");
   expect(cuda.waitForStream(gpu.stream), "finish its work");
 }

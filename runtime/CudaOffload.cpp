@@ -34,11 +34,14 @@ void prepareOffload(Worker &worker) {
   if (bytes == 0)
     return;
   char human[40], all[40];
-  humanBytes(human, bytes);
+  int64_t ofAll = 0; // workers of this process
+  for (int64_t i = 0; i < workerCount; ++i)
+    ofAll += workers[i].hostBytes;
   struct sysinfo machine; // the kernel would promise more than there is
-  if (sysinfo(&machine) == 0 && uint64_t(bytes) / machine.mem_unit > machine.totalram)
-    fail(kResources, "the plan needs %s (%lld bytes) of pinned memory; this machine has %s in all: compile with a smaller --host-memory-budget", human,
-         (long long)bytes, humanBytes(all, int64_t(machine.totalram * machine.mem_unit)));
+  if (sysinfo(&machine) == 0 && uint64_t(ofAll) / machine.mem_unit > machine.totalram)
+    fail(kResources, "the plan needs %s (%lld bytes) of pinned memory; this machine has %s in all: compile with a smaller --host-memory-budget",
+         humanBytes(human, ofAll), (long long)ofAll, humanBytes(all, int64_t(machine.totalram * machine.mem_unit)));
+  humanBytes(human, bytes);
   use(gpu);
   if (CUresult result = cuda.pinMemory(pinnedAt(worker, 0), size_t(bytes), 0)) {
     Text why;

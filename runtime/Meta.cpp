@@ -288,6 +288,8 @@ void readWorker(JsonReader &json, WorkerSpec &worker) {
   while (object.next()) {
     object.read("at", worker.at);
     object.read("bytes", worker.bytes);
+    object.read("host_at", worker.hostAt);
+    object.read("host_bytes", worker.hostBytes);
     object.read("shared", worker.shared);
   }
 }
@@ -346,10 +348,10 @@ void checkWorkers(const Meta &meta) {
                    (long long)bytes, (long long)worker, (long long)meta.workers.size);
   };
   auto owned = [&](const Stored &stored, int64_t offset) {
-    int64_t owner = 0;
-    while (owner + 1 < meta.workers.size && offset >= meta.workers[owner + 1].at)
-      ++owner;
-    inside(owner, offset, stored.partBytes(), stored.path);
+    for (const WorkerSpec &worker : meta.workers)
+      if (worker.has(offset) && worker.has(offset + stored.partBytes() - 1))
+        return;
+    failInternal("%s lies at %lld with %lld bytes, in the part of no worker", stored.path, (long long)offset, (long long)stored.partBytes());
   };
   if (!meta.workers.size)
     return;
@@ -358,6 +360,8 @@ void checkWorkers(const Meta &meta) {
     if (worker.at < end || worker.bytes < 0 || worker.bytes > meta.arenaBytes - worker.at)
       failInternal("the part of a worker lies at %lld with %lld bytes", (long long)worker.at, (long long)worker.bytes);
     end = worker.at + worker.bytes;
+    if (worker.hostBytes > 0 && (worker.hostAt < meta.hostAt || worker.hostAt % 4096 || worker.hostBytes > meta.hostAt + meta.hostBytes - worker.hostAt))
+      failInternal("the pinned memory of a worker lies at %lld with %lld bytes", (long long)worker.hostAt, (long long)worker.hostBytes);
   }
   auto ownedEverywhere = [&](const Stored &stored) {
     owned(stored, stored.offset);

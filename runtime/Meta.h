@@ -146,8 +146,11 @@ struct Entry {
 // Programs of several workers. Each has a part of the arena.
 struct WorkerSpec {
   int64_t at = 0, bytes = 0;
+  int64_t hostAt = 0, hostBytes = 0; // its part of the pinned memory
   int64_t shared = 0;               // the first bytes: those of the same worker of the first replica, in whole pages
   int64_t lossAt = -1, normAt = -1; // its copies of what the gate looks at
+
+  bool has(int64_t offset) const { return (offset >= at && offset < at + bytes) || (offset >= hostAt && offset < hostAt + hostBytes); }
 };
 struct ChannelSpec {
   int from = 0, to = 0; // workers

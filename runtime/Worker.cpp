@@ -36,6 +36,7 @@ static void makeWorkers(int64_t number) {
     worker->number = number < 0 ? i : number;
     worker->at = meta.workers[worker->number].at;
     worker->bytes = meta.workers[worker->number].bytes;
+    worker->hostAt = meta.workers[worker->number].hostAt, worker->hostBytes = meta.workers[worker->number].hostBytes;
     worker->context.words[kWorker] = worker->number;
   }
 }
@@ -93,7 +94,7 @@ bool isHere(int64_t offset) {
 
 int64_t ownerOf(int64_t offset) {
   for (int64_t i = 0; i < run.meta.workers.size; ++i)
-    if (offset >= run.meta.workers[i].at && offset < run.meta.workers[i].at + run.meta.workers[i].bytes)
+    if (run.meta.workers[i].has(offset))
       return i;
   return 0;
 }

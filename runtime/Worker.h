@@ -22,7 +22,7 @@ struct Worker {
   double waited = 0;         // seconds of training so far in which it waited for another worker's message or for room for its own
   Replay *replay = nullptr;
 
-  int64_t hostAt = 0, hostBytes = 0; // its pinned memory beside a GPU, as Meta has it
+  int64_t hostAt = 0, hostBytes = 0; // its pinned memory beside a GPU: offsets behind the whole arena
   // Whether a byte of the whole arena is in its part.
   bool has(int64_t offset) const { return (offset >= at && offset < at + bytes) || onHost(offset); }
   bool onHost(int64_t offset) const { return offset >= hostAt && offset < hostAt + hostBytes; }

@@ -19,9 +19,9 @@ constexpr int kMostUnits = 128;
 class Builder {
 public:
   Builder(const Step &step, const StepProblem &problem, const StageHomes &homes, int64_t microbatch, int shards, int holders,
-          const std::vector<std::pair<int, int>> &forced)
+          bool stateLeaves, const std::vector<std::pair<int, int>> &forced)
       : step(step), graph(problem.graph), problem(problem), homes(homes), microbatch(microbatch), shards(shards), holders(holders),
-        forced(forced) {}
+        stateLeaves(stateLeaves), forced(forced) {}
 
   StageProblem build(int units) {
     size_t count = homes.segments.size();
@@ -36,7 +36,7 @@ public:
       addBuffer(int(b));
     func::FuncOp function = step.function;
     for (BlockArgument argument : function.getArguments())
-      if (int owner = homes.ownerOf(argument); owner >= 0)
+      if (int owner = homes.ownerOf(argument); owner >= 0 && !(stateLeaves && function.getArgAttr(argument.getArgNumber(), nn::kSlotAttr)))
         segments[size_t(owner)].fixed += int64_t(graph.buffers[problem.buffer.lookup(argument)].bytes(microbatch) / partsOf(argument));
     return merge(units);
   }
@@ -210,6 +210,7 @@ private:
   const StageHomes &homes;
   int64_t microbatch;
   int shards, holders;
+  bool stateLeaves;
   const std::vector<std::pair<int, int>> &forced;
   std::vector<int> partOf; // of the graph's kernels
   std::vector<solve::Segment> segments;
@@ -227,8 +228,8 @@ std::vector<int> StageProblem::stagesOf(const solve::Split &cuts, int segments) 
 }
 
 StageProblem buildStageProblem(const Step &step, const StepProblem &problem, const StageHomes &homes, int64_t microbatch, int units, int shards,
-                               int holders, const std::vector<std::pair<int, int>> &forced) {
-  return Builder(step, problem, homes, microbatch, shards, holders, forced).build(units);
+                               int holders, bool stateLeaves, const std::vector<std::pair<int, int>> &forced) {
+  return Builder(step, problem, homes, microbatch, shards, holders, stateLeaves, forced).build(units);
 }
 
 } // namespace cinch::analysis

@@ -19,9 +19,10 @@ struct StageProblem {
   std::vector<int> stagesOf(const solve::Split &, int segments) const;
 };
 // At least `units` units, if there are so many segments. `forced`: before which segments a stage has to begin, and which one
-// (SplitProblem::forced). `holders`: so many replicas share what lies once (StageHomes::liesOnce) and the updates.
+// (SplitProblem::forced). `holders`: so many replicas share what lies once (StageHomes::liesOnce) and the updates. `stateLeaves`: state of the
+// optimizer takes no bytes, for it lies on the host.
 StageProblem buildStageProblem(const Step &, const StepProblem &, const StageHomes &, int64_t microbatch, int units, int shards, int holders,
-                               const std::vector<std::pair<int, int>> &forced = {});
+                               bool stateLeaves, const std::vector<std::pair<int, int>> &forced = {});
 
 } // namespace cinch::analysis
 #endif

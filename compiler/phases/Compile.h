@@ -75,6 +75,7 @@ struct WorkersPlan {
     int64_t at = 0, bytes = 0;                  // its part of the whole arena
     int64_t planned = 0, messages = 0;          // of them for plans; for channels
     int64_t once = 0;                           // of them for state that other replicas do not have
+    int64_t hostAt = 0, hostBytes = 0;          // pinned memory beside its device; offsets go on behind the whole arena
     int64_t shared = 0;                         // the first of them, in whole pages, which are those of the same worker of the first replica
     double busy = 0;                            // seconds of a step
     double before = 0, behind = 0;              // of them before and behind the loop
@@ -120,7 +121,9 @@ public:
   // Bytes of allowance that are missing if the executable has so many bytes; <= 0: none.
   int64_t outgrownBy(int64_t fileBytes);
   int64_t arenaBytes() const;
-  int64_t hostBytes() const; // of pinned memory, where the plan has state and values of the loop
+  // Pinned memory, where the plan has state and values of the loop: bytes, and the offset at which it begins, behind the arena, on a whole page.
+  int64_t hostBytes() const;
+  int64_t hostAt() const;
   // The smallest --memory-budget under these options, and a proven lower bound.
   int64_t smallestBudget() const;
   int64_t budgetBound() const;
@@ -162,6 +165,7 @@ private:
   mlir::func::FuncOp functionOf(const EntryPlan &entry) { return module->lookupSymbol<mlir::func::FuncOp>(entry.function); }
   std::string metadata();
   std::vector<std::string> summaryOfWorkers() const;
+  void addHostLineOfWorkers(std::vector<std::string> &) const;
   void countOperations(llvm::StringRef step);
   void countAllReduces();
 
@@ -187,7 +191,7 @@ struct MetadataInput {
   double seconds;    // of a training step, predicted
   std::string costs; // with whose costs
   std::string cpu;   // whose instructions kernels have; empty: they are a GPU's
-  int64_t arenaBytes, hostBytes, budget, allowance, persistentBytes;
+  int64_t arenaBytes, hostAt, hostBytes, budget, allowance, persistentBytes;
   int maxThreads;
   std::string hash;
   std::vector<std::string> planLines;

@@ -134,7 +134,7 @@ LogicalResult Compilation::emitObject(llvm::SmallVectorImpl<char> &object, bool 
 std::string Compilation::metadata() {
   return metadataText({program, sources, *module, entries, *host, workers,
                        workers.count > 1 ? workers.seconds : entries.front().outcome.result.plan.seconds, options.target.sourceOfRates(),
-                       options.target.isDevice() ? "" : options.target.cpu.name.empty() ? "native" : options.target.cpu.name, arenaBytes(), hostBytes(), options.budget.value_or(0), allowance(),
+                       options.target.isDevice() ? "" : options.target.cpu.name.empty() ? "native" : options.target.cpu.name, arenaBytes(), hostAt(), hostBytes(), options.budget.value_or(0), allowance(),
                        persistentBytes(), options.target.cpu.threads, programHash, summary()});
 }
 

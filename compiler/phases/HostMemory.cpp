@@ -6,8 +6,17 @@ using namespace mlir;
 
 namespace cinch {
 
+int64_t Compilation::hostAt() const {
+  constexpr int64_t kPage = 4096;
+  return llvm::alignTo(arenaBytes(), kPage);
+}
+
 int64_t Compilation::hostBytes() const {
-  return workers.count > 1 || entries.empty() ? 0 : entries.front().outcome.result.plan.decision.hostBytes;
+  if (!workers.each.empty()) { // with what fills up pages between them
+    bool any = llvm::any_of(workers.each, [](const WorkersPlan::Worker &worker) { return worker.hostBytes > 0; });
+    return any ? workers.each.back().hostAt + workers.each.back().hostBytes - hostAt() : 0;
+  }
+  return entries.empty() ? 0 : entries.front().outcome.result.plan.decision.hostBytes;
 }
 
 // Evaluation and prediction hold all state that training leaves on the device. Where values of the loop are on the host instead of state, training may

@@ -361,6 +361,10 @@ static void workers(OStream &out, const WorkersPlan &plan, const llvm::DenseMap<
   objects(out, "workers", plan.each, [&](const WorkersPlan::Worker &worker) {
     out.attribute("at", worker.at);
     out.attribute("bytes", worker.bytes);
+    if (worker.hostBytes > 0) {
+      out.attribute("host_at", worker.hostAt);
+      out.attribute("host_bytes", worker.hostBytes);
+    }
     if (worker.shared > 0)
       out.attribute("shared", worker.shared);
   });
@@ -472,13 +476,14 @@ static void cpu(OStream &out, const std::string &name, bool bf16) {
 std::string metadataText(const MetadataInput &in) {
   const Program &program = in.program;
   std::vector<std::vector<Part>> entries; // of the workers
-  constexpr int64_t kPage = 4096;
-  const int64_t hostAt = (in.arenaBytes + kPage - 1) / kPage * kPage;
   for (const EntryPlan &plan : in.entries) {
     if (entries.empty() || entries.back().front().plan->name != plan.name)
       entries.emplace_back();
     auto function = cast<func::FuncOp>(SymbolTable::lookupSymbolIn(in.module, plan.function));
-    entries.back().push_back({function, &plan, in.workers.each.empty() ? 0 : in.workers.each[size_t(plan.worker)].at, hostAt});
+    if (in.workers.each.empty())
+      entries.back().push_back({function, &plan, 0, in.hostAt});
+    else
+      entries.back().push_back({function, &plan, in.workers.each[size_t(plan.worker)].at, in.workers.each[size_t(plan.worker)].hostAt});
   }
   const std::vector<Part> &train = entries.front();
   std::string source(in.sources.name(1)), text;
@@ -496,7 +501,7 @@ std::string metadataText(const MetadataInput &in) {
     out.attribute("precision", program.train.precision());
     out.attribute("arena_bytes", in.arenaBytes);
     if (in.hostBytes > 0) {
-      out.attribute("host_at", hostAt);
+      out.attribute("host_at", in.hostAt);
       out.attribute("host_bytes", in.hostBytes);
     }
     out.attribute("budget", in.budget);

@@ -16,7 +16,7 @@ struct Part {
   mlir::func::FuncOp function;
   const EntryPlan *plan;
   int64_t base;
-  int64_t hostAt = 0; // where pinned memory begins in the runtime's offsets: behind the arena, on a whole page
+  int64_t hostAt = 0; // where its pinned memory begins in the runtime's offsets
 };
 
 const char *dtypeOf(kernels::Elem); // as safetensors names it

@@ -34,7 +34,8 @@ bool StagePlanner::choose() {
   workers.ownSteps = chosen.layout.makesOwnSteps() ? chosen.layout.ownSteps : OwnSteps::None;
   workers.each.resize(size_t(workers.count));
   describeStages(chosen);
-  needs = chosen.othersNeed;
+  for (auto [need, outcome] : llvm::zip(chosen.othersNeed, best->outcomes))
+    needs.push_back(without(need, outcome));
   for (auto [channel, boxes] : llvm::zip(chosen.train.channels, best->boxes))
     channel.boxes = boxes;
   for (Channel &channel : chosen.train.channels)
@@ -180,6 +181,8 @@ bool StagePlanner::planEntry(Divided &divided, ArrayRef<func::FuncOp> steps, int
     wanted.search.microbatch = size;
     wanted.search.strategy.kind = solve::Strategy::None;
     wanted.reservedBytes = c.bytesOfState(func::FuncOp(steps[size_t(w)]).getName()) + bytesToFillPage(steps[size_t(w)]);
+    if (size_t(w) < c.entries.size()) // the step has been decided
+      wanted.reservedBytes -= c.entries[size_t(w)].outcome.stateOnHost;
     wanted.callerCounts = true;
     wanted.rowBlocks = -1;
     bool fits = within.empty() || messages <= within[size_t(w)].messages;
@@ -243,6 +246,12 @@ void StagePlanner::placeWorkers() {
       worker.shared = inPages(c.persistentBytes(c.entries[size_t(&worker - workers.each.data())]));
     at += worker.bytes;
     c.refused |= room && worker.bytes > *room;
+  }
+  // Pinned memory of all of them begins behind all arenas, that of each on a whole page.
+  for (auto [w, worker] : llvm::enumerate(workers.each)) {
+    worker.hostBytes = c.entries[w].outcome.result.plan.decision.hostBytes;
+    worker.hostAt = at = llvm::alignTo(at, kPage);
+    at += worker.hostBytes;
   }
   workers.places.resize(workers.channels.size());
   std::vector<int64_t> taken(workers.each.size(), 0);

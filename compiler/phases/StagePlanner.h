@@ -108,8 +108,11 @@ private:
   // Parameters, their state and sums that live through the loop lie somewhere: on one worker a P-th of them at least.
   int64_t boundOfAnyCut() const;
   bool tryMicrobatch(int64_t microbatch, bool least);
-  // .. with the updates handed out among the replicas, or with all of them on the last one.
-  bool tryCut(const solve::ScheduleTable &table, int64_t microbatch, bool handsOut, bool least, bool &fits);
+  // .. with the updates handed out among the replicas, or with all of them on the last one. Where state may lie on the host, the cut that is best if all
+  // of it does is tried, too.
+  bool tryCuts(const solve::ScheduleTable &table, int64_t microbatch, bool handsOut, bool least, bool &fits);
+  // The best cut, by bytes with the state or without it, unless it is this one already: the stage of every segment.
+  bool tryCut(const solve::ScheduleTable &table, int64_t microbatch, bool handsOut, bool stateLeaves, bool least, std::vector<int> &stageOf, bool &fits);
   // Replicas can share the updates: there is state that one of them needs.
   bool mayHandOut() const { return options.replicas > 1 && ownSteps() == OwnSteps::None && bytesOnce() > 0; }
   // The updates take so much of a step that sharing them may be worth the messages.
@@ -141,6 +144,8 @@ private:
   // Seconds of the parts of each worker's loop, before there are plans.
   std::vector<std::vector<double>> guessedSeconds(const solve::ScheduleTable &table, const StageLayout &layout,
                                                   const solve::SplitProblem &split, const solve::Split &cuts) const;
+  // What other entries need of a worker's arena where the plan of its step has state on the host.
+  static Need without(Need, const DecideOutcome &);
   // Bytes of a worker's arena above which a plan changes nothing: it neither fits nor needs less than the smallest one.
   int64_t mostOfInterest(bool least) const;
   // `fits`: within the budget.

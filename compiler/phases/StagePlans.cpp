@@ -85,6 +85,11 @@ bool StagePlanner::divideFunction(StringRef name, const analysis::Step &whole, c
   return true;
 }
 
+Need StagePlanner::without(Need need, const DecideOutcome &outcome) {
+  need.planned = std::max<int64_t>(0, need.planned - outcome.stateOnHost);
+  return need;
+}
+
 int64_t StagePlanner::mostOfInterest(bool least) const {
   int64_t most = room.value_or(INT64_MAX);
   return least && !options.onlyFits ? std::max(most, c.workers.smallest - 1) : most;
@@ -114,6 +119,7 @@ bool StagePlanner::plan(Candidate &candidate, bool least, bool &fits) {
     wanted.reservedBytes = bytesToFillPage(function);
     if (room)
       wanted.search.arenaBudget = std::max<int64_t>(0, *room - need.messages);
+    wanted.hostBudget = options.hostBudget;
     // Replicas are alike, but for the first one and the last two, and if each has updates of its own.
     bool known = !division.layout.handsOut && w >= workersOfReplica() && w < workers() - 3 * workersOfReplica();
     if (Attribute decision = known ? candidate.decisions[size_t(w + workersOfReplica())] : Attribute())
@@ -130,6 +136,15 @@ bool StagePlanner::plan(Candidate &candidate, bool least, bool &fits) {
       return false;
     if (!outcome.result.error.empty())
       return refuse(outcome.result.error);
+    // Evaluation and prediction hold the state that training leaves on the device.
+    if (Need others = without(need, outcome); room && !known && others.total() > *room && outcome.result.feasible && options.hostBudget) {
+      wanted.allStateOnHost = true;
+      if (DecideOutcome all = decidePlan(function, wanted); all.internal)
+        return false;
+      else if (all.result.feasible)
+        outcome = std::move(all);
+    }
+    need = without(need, outcome);
     need.include({outcome.result.smallestArena, 0});
     smallest = std::max(smallest, inPages(need.total()));
     fits &= outcome.result.feasible && (!room || inPages(need.total()) <= *room);

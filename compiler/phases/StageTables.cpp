@@ -222,6 +222,8 @@ PlanSeconds secondsOf(const DecideOutcome &outcome, size_t parts) {
     now += once;
     messages.ends[part] = now;
   }
+  if (solve::GraphIndex index(graph); index.offloads) // copies run beside the kernels
+    seconds.behind = solve::runEngines(graph, index.behind, decision.microbatch).end;
   for (size_t p = 1; p < parts; ++p)
     messages.ends[p] = std::max(messages.ends[p], messages.ends[p - 1]);
   size_t i = 0;

@@ -169,6 +169,8 @@ int64_t StagePlanner::boundOfAnyCut() const {
     if (buffer.perExampleBytes == 0 &&
         (buffer.kind == solve::Buffer::Accumulator || (buffer.kind == solve::Buffer::Persistent && buffer.producer < 0)))
       bytes += buffer.fixedBytes;
+  if (options.hostBudget) // all state may lie there
+    return std::max<int64_t>(0, bytes - c.bytesOfState(func::FuncOp(train).getName())) / workersOfReplica();
   // What lies once may be shared by the replicas.
   int64_t once = mayHandOut() ? bytesOnce() : 0;
   return (bytes - once + once / options.replicas) / workersOfReplica();
@@ -208,17 +210,29 @@ bool StagePlanner::tryMicrobatch(int64_t microbatch, bool least) {
     table = steadyStep(table);
   bool fits = false, fitsHanded = false;
   if (func::FuncOp(train)->hasAttr(nn::kRowsAttr)) // updates that are cut for nothing else
-    return tryCut(table, microbatch, true, least, fitsHanded);
-  if (!tryCut(table, microbatch, false, least, fits))
+    return tryCuts(table, microbatch, true, least, fitsHanded);
+  if (!tryCuts(table, microbatch, false, least, fits))
     return false;
   if (c.refused || !mayHandOut() || (fits && !least && !updatesMatter(*best)))
     return true;
-  return tryCut(table, microbatch, true, least, fitsHanded);
+  return tryCuts(table, microbatch, true, least, fitsHanded);
 }
 
-bool StagePlanner::tryCut(const solve::ScheduleTable &table, int64_t microbatch, bool handsOut, bool least, bool &fits) {
+bool StagePlanner::tryCuts(const solve::ScheduleTable &table, int64_t microbatch, bool handsOut, bool least, bool &fits) {
+  std::vector<int> stageOf;
+  if (!tryCut(table, microbatch, handsOut, false, least, stageOf, fits))
+    return false;
+  bool fitsToo = false;
+  if (options.hostBudget && room && !c.refused && !tryCut(table, microbatch, handsOut, true, least, stageOf, fitsToo))
+    return false;
+  fits |= fitsToo;
+  return true;
+}
+
+bool StagePlanner::tryCut(const solve::ScheduleTable &table, int64_t microbatch, bool handsOut, bool stateLeaves, bool least, std::vector<int> &stageOf,
+                          bool &fits) {
   analysis::StageProblem stageProblem = analysis::buildStageProblem(step, problem, homes, microbatch, stages(), options.shards,
-                                                                    handsOut ? options.replicas : 1, forced);
+                                                                    handsOut ? options.replicas : 1, stateLeaves, forced);
   stageProblem.split.request = table.request, stageProblem.split.request.steps = 1;
   solve::SplitSolution split = splitInto(stageProblem, least);
   bool cut = int(split.split.cuts.size()) == stages() - 1 && !split.split.ways.empty();
@@ -230,6 +244,9 @@ bool StagePlanner::tryCut(const solve::ScheduleTable &table, int64_t microbatch,
   StageLayout layout{workersOfReplica(), options.replicas, stageProblem.stagesOf(split.split, segments()), table.workerOf,
                      solve::splitsBackward(options.schedule)};
   layout.shards = options.shards, layout.handsOut = handsOut;
+  if (layout.stageOf == stageOf) // has been tried
+    return true;
+  stageOf = layout.stageOf;
   auto tryLate = [&](int late, bool &fits) {
     StageLayout own = layout;
     own.splitsBackward |= late > 0 || holdsSums();

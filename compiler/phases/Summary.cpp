@@ -23,6 +23,11 @@ static std::string onHost(const DecideOutcome &outcome) {
   return values <= 0 ? state : state.empty() ? waiting : state + " and " + waiting;
 }
 
+static std::string nothingOnHost(const CompileOptions &options) {
+  return std::string("host         nothing lies in pinned memory: ") +
+         (options.budget ? "nothing there would make the step faster" : "the device has no --memory-budget");
+}
+
 std::vector<std::string> Compilation::summary() const {
   if (!said.empty())
     return said;
@@ -52,8 +57,7 @@ std::vector<std::string> Compilation::summary() const {
                                   100 * result.plan.recomputeSeconds / std::max(1e-12, result.plan.seconds)));
   addLoopLine(lines, loopLevels);
   if (options.hostBudget && decision.hostBytes == 0)
-    lines.push_back(std::string("host         nothing lies in pinned memory: ") +
-                    (options.budget ? "nothing there would make the step faster" : "the device has no --memory-budget"));
+    lines.push_back(nothingOnHost(options));
   if (const CopyTimes &copies = step.outcome.copies; decision.hostBytes > 0)
     lines.push_back(llvm::formatv("host         {0} in pinned memory, copied in {1} and out {2} a step, of which {3} are not hidden by work{4}",
                                   onHost(step.outcome), secondsText(copies.in), secondsText(copies.out), secondsText(copies.waited),
@@ -64,6 +68,25 @@ std::vector<std::string> Compilation::summary() const {
     price += llvm::formatv(", {0} threads", options.target.cpu.costs.threads(options.target.cpu.threads)).str();
   lines.push_back(std::move(price));
   return lines;
+}
+
+// One line about all workers; the worker that waits longest for copies counts.
+void Compilation::addHostLineOfWorkers(std::vector<std::string> &lines) const {
+  int64_t most = 0, all = 0;
+  CopyTimes longest;
+  for (size_t w = 0; w < workers.each.size(); ++w) {
+    const DecideOutcome &outcome = entries[w].outcome;
+    most = std::max(most, workers.each[w].hostBytes), all += workers.each[w].hostBytes;
+    if (outcome.copies.waited >= longest.waited)
+      longest = outcome.copies;
+  }
+  if (all > 0)
+    lines.push_back(llvm::formatv("host         {0} of state in pinned memory, {1} of a worker at most, copied in {2} and out {3} a step, of which {4} are not hidden by "
+                                  "work; budget {5} a worker",
+                                  bytesText(all), bytesText(most), secondsText(longest.in), secondsText(longest.out), secondsText(longest.waited),
+                                  bytesText(*options.hostBudget)));
+  else if (options.hostBudget)
+    lines.push_back(nothingOnHost(options));
 }
 
 std::vector<std::string> Compilation::summaryOfWorkers() const {
@@ -118,6 +141,7 @@ std::vector<std::string> Compilation::summaryOfWorkers() const {
                                   w, bytesText(worker.bytes), secondsText(worker.forward), secondsText(worker.backward), plan.recomputed,
                                   plan.decision.loopEnd() - plan.decision.loopBegin(), worker.begins, worker.ends, held));
   }
+  addHostLineOfWorkers(lines);
   std::string price = llvm::formatv("step         {0} predicted, of which the workers wait {1:F0} % on average; {2}",
                                     secondsText(workers.seconds), 100 * (1 - busy / std::max(1e-12, workers.seconds)), options.target.sourceOfRates());
   if (!options.target.isDevice())

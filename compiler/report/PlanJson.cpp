@@ -116,6 +116,22 @@ static void addLines(Object &object, const StepGraph &graph, const SourceList &s
   object["library_lines"] = linesOf(library, sources, 0);
 }
 
+// What lies in pinned memory of the host, if anything does.
+static void addHost(Object &object, const EntryPlan &entry) {
+  const StepGraph &graph = entry.outcome.rows.graph;
+  const Decision &decision = entry.outcome.result.plan.decision;
+  if (decision.hostBytes == 0)
+    return;
+  Array values;
+  for (const HostValue &value : hostValues(graph, decision))
+    values.push_back(Object{{"name", graph.buffers[value.buffer].name}, {"line", graph.buffers[value.buffer].line},
+                            {"library_line", graph.buffers[value.buffer].libraryLine}, {"buffer", value.buffer},
+                            {"bytes", value.bytes}, {"seconds", value.seconds}});
+  const CopyTimes &copies = entry.outcome.copies;
+  object["host"] = Object{{"bytes", decision.hostBytes}, {"in_seconds", copies.in}, {"out_seconds", copies.out}, {"waited_seconds", copies.waited},
+                          {"state", entry.outcome.stateOnHost}, {"copied", copies.bytes}, {"values", std::move(values)}};
+}
+
 // The plan of a worker's step.
 static Object stepJson(const Compilation &compilation, const SourceList &sources, const EntryPlan &entry, int64_t arena) {
   const DecideOutcome &outcome = entry.outcome;
@@ -178,6 +194,7 @@ static Object stepJson(const Compilation &compilation, const SourceList &sources
                 {"kernels", kernelArray(graph, decision)},
                 {"trade_off", std::move(curve)},
                 {"strategies", std::move(named)}};
+  addHost(object, entry);
   addLines(object, graph, sources);
   addTables(object, graph, decision);
   return object;
@@ -223,14 +240,6 @@ llvm::json::Object planJson(const Compilation &compilation, const SourceList &so
   Object object = stepJson(compilation, sources, entry, compilation.arenaBytes());
   object["source"] = std::string(sources.name(1));
   object["budget"] = budget;
-  Array values;
-  for (const HostValue &value : hostValues(graph, decision))
-    values.push_back(Object{{"name", graph.buffers[value.buffer].name}, {"line", graph.buffers[value.buffer].line},
-                            {"library_line", graph.buffers[value.buffer].libraryLine}, {"buffer", value.buffer},
-                            {"bytes", value.bytes}, {"seconds", value.seconds}});
-  if (const CopyTimes &copies = entry.outcome.copies; decision.hostBytes > 0)
-    object["host"] = Object{{"bytes", decision.hostBytes}, {"in_seconds", copies.in}, {"out_seconds", copies.out}, {"waited_seconds", copies.waited},
-                            {"state", entry.outcome.stateOnHost}, {"copied", copies.bytes}, {"values", std::move(values)}};
   object["allowance"] = compilation.allowance();
   if (compilation.workers.count == 1 || compilation.refused) // of several workers it is sought for a refusal only
     object["smallest_budget"] = compilation.smallestBudget();

@@ -64,7 +64,7 @@ struct Flags {
   cl::opt<std::string> budget{"memory-budget", cl::desc("most bytes the whole process may use: 3GiB, 512MiB"),
                                      cl::value_desc("SIZE"), PLANNING};
   cl::opt<std::string> hostBudget{"host-memory-budget",
-                                  cl::desc("with --target nvidia: most bytes of pinned memory of the host, where the optimizer's state may lie between its "
+                                  cl::desc("with --target nvidia: most bytes of pinned memory of the host (of several workers: of each), where the optimizer's state may lie between its "
                                            "updates, and values of the forward sweep until the backward sweep reads them, if the GPU's "
                                            "budget is short (without it, nothing lies there)"),
                                   cl::value_desc("SIZE"), COMPILING};

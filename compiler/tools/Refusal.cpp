@@ -20,7 +20,7 @@ static std::string sizeUp(int64_t bytes) {
   return text == exact ? exact : exact + " (" + text + ")";
 }
 
-void printRefusal(llvm::raw_ostream &out, const Compilation &compilation, const SourceList &sources, int64_t budget, int enough, bool automatic) {
+void printRefusal(llvm::raw_ostream &out, const Compilation &compilation, const SourceList &sources, int64_t budget, int enough, int64_t host, bool automatic) {
   const solve::SearchResult &result = compilation.entries.front().outcome.result;
   int64_t smallest = compilation.smallestBudget();
   bool several = compilation.workers.count > 1;
@@ -37,9 +37,10 @@ void printRefusal(llvm::raw_ostream &out, const Compilation &compilation, const 
   report::printLive(out, sources, result.holders, 10);
   if (!result.advice.empty())
     out << "  help: " << result.advice << " would fit\n";
-  if (int64_t host = compilation.entries.front().outcome.hostWouldDo; host > 0 && !several)
-    out << "  help: --host-memory-budget " << (host + (1 << 20) - 1) / (1 << 20)
-        << "MiB would fit: state, or values that wait for the backward sweep, then lie in pinned memory of the host\n";
+  if (host > 0)
+    out << "  help: --host-memory-budget " << (host + (1 << 20) - 1) / (1 << 20) << "MiB would fit: "
+        << (several ? "the optimizer's state then lies" : "state, or values that wait for the backward sweep, then lie")
+        << " in pinned memory of the host\n";
   if (enough > 0)
     out << "  help: --stages " << enough << " would fit: each of its workers keeps this budget\n";
   else if (automatic)

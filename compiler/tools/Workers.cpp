@@ -3,6 +3,8 @@
 
 #include "compiler/tools/Complain.h"
 
+#include "llvm/Support/MathExtras.h"
+
 #include <algorithm>
 #include <thread>
 #include <vector>
@@ -124,6 +126,23 @@ int moreWorkers(const CommandLine &line, mlir::MLIRContext &context, const Progr
   int64_t budget = std::max<int64_t>(1, options.budget.value_or(INT64_MAX)), fewest = (bound * options.stages + budget - 1) / budget;
   std::vector<Need> refused;
   return firstThatFits(line, context, program, sources, options, int(std::clamp<int64_t>(fewest, options.stages + 1, kMostTried + 1)), refused);
+}
+
+int64_t hostMemoryThatFits(mlir::MLIRContext &context, const Program &program, const SourceList &sources, CompileOptions options) {
+  options.onlyFits = true, options.tradeOff = false, options.bound = false;
+  auto most = [&](int64_t hostBudget) -> int64_t { // of a worker; -1: it does not fit
+    options.hostBudget = hostBudget;
+    Compilation compilation(context, program, sources, options);
+    if (!compilation.parse() || !compilation.differentiate() || !compilation.decide() || compilation.refused)
+      return -1;
+    int64_t bytes = 0;
+    for (const WorkersPlan::Worker &worker : compilation.workers.each)
+      bytes = std::max(bytes, worker.hostBytes);
+    return bytes;
+  };
+  constexpr int64_t kUnit = 1 << 20;
+  int64_t bytes = llvm::alignTo(uint64_t(std::max<int64_t>(0, most(INT64_MAX))), kUnit);
+  return bytes > 0 && most(bytes) >= 0 ? bytes : 0; // with less room other state may be chosen
 }
 
 void setWorkers(const CommandLine &line, int workers, CompileOptions &options) {

@@ -22,5 +22,8 @@ int fewestWorkers(const CommandLine &, mlir::MLIRContext &, const Program &, con
 // what was refused.
 int moreWorkers(const CommandLine &, mlir::MLIRContext &, const Program &, const SourceList &, const CompileOptions &, int64_t bound);
 
+// After a refusal with several workers on GPUs: bytes of pinned memory, whole MiB, with which each of them keeps its budget; 0: none would.
+int64_t hostMemoryThatFits(mlir::MLIRContext &, const Program &, const SourceList &, CompileOptions);
+
 } // namespace cinch
 #endif

@@ -185,10 +185,6 @@ static int compile(const CommandLine &line, const Program &program, const Source
     complain("error: shards with a GPU are not there yet\n  help: --shards 1, or --target cpu\n", "refused");
     return 1;
   }
-  if (options.hostBudget && (options.workers() > 1 || options.stages == 0)) {
-    complain("error: state and values on the host with several workers are not there yet\n  help: leave out --host-memory-budget, or --stages, --replicas\n", "refused");
-    return 1;
-  }
   if (options.stages == 0) {
     Waiting waiting("planning " + line.input);
     setWorkers(line, fewestWorkers(line, context, program, sources, options), options);
@@ -322,7 +318,10 @@ static std::optional<int> showDecision(const CommandLine &line, const Program &p
   if (compilation.refused) {
     bool chosen = areChosen(line, program); // all numbers were tried
     int enough = options.workers() > 1 && !chosen ? moreWorkers(line, context, program, sources, options, compilation.workers.bound) : 0;
-    printRefusal(refusal, compilation, sources, budget, enough, chosen);
+    int64_t host = compilation.entries.front().outcome.hostWouldDo;
+    if (options.workers() > 1 && options.target.isDevice() && !options.hostBudget)
+      host = hostMemoryThatFits(context, program, sources, options);
+    printRefusal(refusal, compilation, sources, budget, enough, host, chosen);
   }
   if (!line.report.empty()) // of what is refused: the smallest plan
     if (int status = writeOutput(line.report, report::page(report::planJson(compilation, sources, budget))))

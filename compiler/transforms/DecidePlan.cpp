@@ -316,6 +316,28 @@ static CopyTimes copiesOf(const solve::StepGraph &graph, const solve::Decision &
   return {behind.in + trips * trip.in, behind.out + trips * trip.out, behind.waited() + trips * trip.waited(), behind.bytes + decision.count * trip.bytes};
 }
 
+// Of buffers: state of an optimizer, which may lie on the host.
+static std::vector<bool> stateThatMayLeave(func::FuncOp function, const analysis::StepProblem &problem) {
+  std::vector<bool> state(problem.graph.buffers.size(), false);
+  for (BlockArgument argument : function.getArguments())
+    state[size_t(problem.buffer.lookup(argument))] = bool(function.getArgAttr(argument.getArgNumber(), nn::kSlotAttr));
+  return state;
+}
+
+// .. and values that may wait there: of a loop that is one part and has no messages, so that its micro-batches come one after the other.
+static std::vector<bool> valuesThatMayLeave(const analysis::Step &step, const analysis::StepProblem &problem) {
+  std::vector<bool> values(problem.graph.buffers.size(), false);
+  if (!problem.graph.actions.empty() || llvm::any_of(problem.graph.kernels, [](const solve::Kernel &kernel) { return kernel.message; }))
+    return values;
+  for (const analysis::Step::Part &part : step.parts)
+    if (plan::KernelOp kernel = part.kernel())
+      for (Value result : kernel.getOutputs())
+        values[size_t(problem.buffer.lookup(result))] = true;
+  return values;
+}
+
+static int64_t bytesOf(const std::vector<solve::UpdateState> &states) { return solve::Offload{states, 0}.bytes(); }
+
 // State and values of the loop may lie on the host, if there is memory for it and that makes the plan faster, or makes one fit.
 static void offload(func::FuncOp function, const analysis::Step &step, const analysis::StepProblem &problem, solve::VariantPlanner &planner, bool searched,
                     const DecideOptions &options, DecideOutcome &outcome) {
@@ -324,17 +346,8 @@ static void offload(func::FuncOp function, const analysis::Step &step, const ana
   bool asked = options.hostBudget.has_value(), advice = !asked && options.hostAdvice && !plain.feasible;
   if (!hasLink || !options.search.arenaBudget || !(asked || advice) || (fastest && plain.plan.seconds <= plain.secondsBound && !options.allStateOnHost))
     return;
-  solve::MayLeave allowed{std::vector<bool>(problem.graph.buffers.size(), false), std::vector<bool>(problem.graph.buffers.size(), false),
-                          options.allStateOnHost};
-  for (BlockArgument argument : function.getArguments())
-    allowed.state[size_t(problem.buffer.lookup(argument))] = bool(function.getArgAttr(argument.getArgNumber(), nn::kSlotAttr));
-  for (const analysis::Step::Part &part : step.parts)
-    if (plan::KernelOp kernel = part.kernel())
-      for (Value result : kernel.getOutputs())
-        allowed.values[size_t(problem.buffer.lookup(result))] = true;
-  int64_t movable = 0;
-  for (const solve::UpdateState &state : solve::movableState(planner.variant(0).rows.graph, allowed.state))
-    movable += state.bytes;
+  solve::MayLeave allowed{stateThatMayLeave(function, problem), valuesThatMayLeave(step, problem), options.allStateOnHost};
+  const int64_t movable = bytesOf(solve::movableState(planner.variant(0).rows.graph, allowed.state));
   if (advice && plain.bound - movable > *options.search.arenaBudget)
     return;
   if (int chosen; !searched) // what was found in the plan cache has left no ladder
@@ -400,7 +413,14 @@ PlanProblem::PlanProblem(func::FuncOp function, const DecideOptions &options) : 
     variants = rowVariants(step, problem, options, refused);
 }
 
-int64_t PlanProblem::bound() const { return refused.empty() ? solve::memoryBound(variants, options.search.microbatch) : 0; }
+int64_t PlanProblem::bound() const {
+  if (!refused.empty())
+    return 0;
+  int64_t onHost = 0; // at most; values that wait there change no bound
+  if (options.hostBudget)
+    onHost = std::min(*options.hostBudget, bytesOf(solve::movableState(problem.graph, stateThatMayLeave(function, problem))));
+  return std::max<int64_t>(0, solve::memoryBound(variants, options.search.microbatch) - onHost);
+}
 
 DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &options) { return PlanProblem(function, options).decide(); }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Programs for a GPU whose optimizer state, or values between forward and backward, lie in pinned memory of the host (--host-memory-budget),
-executed on the CPU (standin.py): the bits are those of the CPU's program whatever is moved, with graphs and without, with copies made as late and as early as their waits allow, after
-kills, behind a closed gate; waits that are forgotten are found out; and every refusal.
+executed on the CPU (standin.py): the bits are those of the CPU's program whatever is moved, by one worker or several, with graphs and without, with
+copies made as late and as early as their waits allow, after kills, behind a closed gate; waits that are forgotten are found out; and every refusal.
 
 usage: nvidia_offload.py [NAME...]     NAME chooses by a part of the function's name
 """
@@ -222,6 +222,63 @@ def values_stopped():
             verdicts.expect(runtime.final(out) == wanted, "%s: a resumed run has other parameters" % how)
 
 
+# ---- Several workers -------------------------------------------------------------------------------------------------
+
+
+def workers():
+    """Stages, replicas, schedules, ways to combine: the CPU's bits, and each worker that has state on the host has pinned memory of its own."""
+    data = runtime.arrays("workers-data")
+    pairs = ["--stages", "2", "--microbatch", "3"]
+    cases = [("", ["--stages", "2"]), ("", ["--stages", "3", "--microbatch", "6"]), ("", ["--replicas", "2"]), ("", [*pairs, "--schedule", "zbv"]),
+             ("delay 1", [*pairs, "--schedule", "2bw"]), ("combine reduce(2)", ["--stages", "2"]), ("combine ring_average(2)", [])]
+
+    def train(case):
+        number, (rules, ways) = case
+        name = "workers%d" % number
+        source = net(name, rules=rules)
+        wanted = runtime.final(runtime.trained_on_cpu(source, data, name))
+        least, without = smallest(source, "--host-memory-budget", "1GiB", *ways), smallest(source, *ways)
+        if "reduce" not in rules: # whose neediest worker needs the bytes for messages
+            verdicts.expect(least < without, "%s %s: state on the host lowers the smallest budget from %d to %d" % (rules, ways, without, least))
+        for place, budget in enumerate((least, (least + without) // 2 // 64 * 64)):
+            flags = ["--memory-budget", budget, "--host-memory-budget", "1GiB", *ways]
+            planned = plan(source, *flags)["workers"]
+            moved = [worker["plan"]["host"]["state"] for worker in planned if "host" in worker["plan"]]
+            verdicts.expect(moved and max(worker["arena"] for worker in planned) <= budget, "%s %s in %d bytes: %s of state lie on the host" % (
+                rules, ways, budget, moved))
+            program = standin.Program(source, "%s-%d" % (name, place), *flags)
+            for eager in (0, 1):
+                out = programs.FOLDER / ("%s-%d-%d-out" % (name, place, eager))
+                asked, said = runtime.log_of(program, "--data", data, "--out", out, seed=place, devices=1 + place, arenas=len(planned), eager=eager)
+                verdicts.expect(runtime.final(out) == wanted, "%s %s in %d bytes: other bits than the CPU's" % (rules, ways, budget))
+                verdicts.expect(asked.count("pinned") == len(moved), "%s %s: pinned memory is taken %d times, %d workers have some" % (
+                    rules, ways, asked.count("pinned"), len(moved)))
+                verdicts.expect(asked.count("graph") == (0 if "2bw" in ways else 11), "%s %s: %d steps are graphs" % (rules, ways, asked.count("graph")))
+
+    programs.in_parallel(train, enumerate(cases))
+
+
+def worker_processes():
+    """A GPT that is evaluated and saved, on workers that are processes, which send state to who writes it; killed, and on with one worker."""
+    source, folder, sizes = runtime.gpt()
+    wanted = runtime.final(runtime.trained_on_cpu(source, folder, "processes", *sizes))
+    for number, (ways, count) in enumerate(((["--stages", "2"], 2), (["--stages", "2", "--replicas", "2", "--microbatch", "1"], 4))):
+        least = smallest(source, "--host-memory-budget", "1GiB", *sizes, *ways)
+        program = standin.Program(source, "processes%d" % number, "--memory-budget", least, "--host-memory-budget", "1GiB", *sizes, *ways)
+        for how in ([], ["--gpu-messages", "host"]):
+            out = programs.FOLDER / ("processes%d-%d-out" % (number, len(how)))
+            ended = program.run_each(count, "--data", folder, "--out", out, *how, devices=count)
+            verdicts.expect(ended.all(0) and runtime.final(out) == wanted, "%s: %s %s" % (ways, ended.codes, ended.text[-800:]))
+        out = programs.FOLDER / ("processes%d-killed-out" % number)
+        ended = program.run_each(count, "--data", folder, "--out", out, devices=count, fail="launch:700")
+        verdicts.expect(5 in ended.codes and list(out.glob("run/step-*.safetensors")), "a kernel that fails: %s %s" % (ended.codes, ended.text[-800:]))
+        if number == 0:
+            programs.call([programs.compiled(source, "processes-cpu", *sizes), "--data", folder, "--out", out, "--resume", "--quiet"])
+        else:
+            ended = program.run_each(count, "--data", folder, "--out", out, "--resume", devices=count)
+        verdicts.expect(runtime.final(out) == wanted, "%s: a resumed run has other parameters" % ways)
+
+
 # ---- Faults ----------------------------------------------------------------------------------------------------------
 
 
@@ -258,7 +315,7 @@ def forgotten_waits():
 
 
 def refusals():
-    """No pinned memory; a CPU; several workers; a budget of the host that is too small, none at all; and advice that is true."""
+    """No pinned memory; a CPU; a budget of the host that is too small, none at all; and advice that is true."""
     data, source = runtime.arrays("refuse-data"), net("refuse")
     least, half, _ = budgets(source)
     flags = ["--memory-budget", half, "--host-memory-budget", "1GiB"]
@@ -271,8 +328,18 @@ def refusals():
     verdicts.expect("--target nvidia" in said, "a CPU: %s" % said)
     said = call(2, source, "--target", "nvidia", "--host-memory-budget", "many")
     verdicts.expect("--host-memory-budget expects a number" in said, "no number: %s" % said)
-    said = call(1, source, "--target", "nvidia", "--stages", "2", "--host-memory-budget", "1GiB")
-    verdicts.expect("several workers" in said, "two stages: %s" % said)
+    said = call(0, "plan", source, "--target", "nvidia", "--stages", "2", "--host-memory-budget", "1GiB")
+    verdicts.expect("nothing lies in pinned memory: the device has no --memory-budget" in said, "two stages: %s" % said)
+    fits = smallest(source, "--stages", "2", "--host-memory-budget", "1GiB")
+    said = call(0, "plan", source, "--target", "nvidia", "--stages", "2", "--memory-budget", fits, "--host-memory-budget", "1GiB", "--bound")
+    verdicts.expect("of state in pinned memory" in said and "a worker" in said, "two stages: the plan does not tell: %s" % said)
+    said = call(1, "plan", source, "--target", "nvidia", "--stages", "2", "--memory-budget", fits)
+    verdicts.expect("help: --host-memory-budget 1MiB would fit" in said, "two stages: a host budget would help: %s" % said)
+    call(0, "plan", source, "--target", "nvidia", "--stages", "2", "--memory-budget", fits, "--host-memory-budget", "1MiB")
+    said = call(1, "plan", source, "--target", "nvidia", "--stages", "2", "--memory-budget", 1000)
+    verdicts.expect("--host-memory-budget" not in said, "two stages: a host budget would not help: %s" % said)
+    said = call(0, "plan", source, "--target", "nvidia", "--stages", "auto", "--memory-budget", fits, "--host-memory-budget", "1GiB")
+    verdicts.expect("2 workers" in said, "as few workers as fit: %s" % said)
     said = call(1, source, "--target", "nvidia", "--memory-budget", half, "-o", "x")
     verdicts.expect("help: --host-memory-budget 1MiB would fit" in said, "a host budget would help: %s" % said)
     call(0, "plan", source, "--target", "nvidia", "--memory-budget", half, "--host-memory-budget", "1MiB")
@@ -292,7 +359,7 @@ def refusals():
 
 
 def main():
-    for test in (plans, values, values_stopped, other_programs, double, stopped, closed_gate, forgotten_waits, refusals):
+    for test in (plans, values, values_stopped, other_programs, double, stopped, closed_gate, workers, worker_processes, forgotten_waits, refusals):
         if len(sys.argv) < 2 or any(word in test.__name__ for word in sys.argv[1:]):
             test()
 

@@ -45,14 +45,21 @@ int copyWithHost(Stream &stream, uint64_t at, const void *host, size_t bytes, st
   return ask(stream, {std::move(run)});
 }
 
-// The first branch has waited for all of the others.
+// The first branch has waited for all of the others, itself or through one that it has waited for.
 bool isJoined(const Graph &graph) {
-  std::vector<uint64_t> waited(graph.branches.size(), 0);
-  for (const Op &op : graph.branches.front())
-    if (op.waits)
-      waited[graph.branchOf(op.waits)] = std::max(waited[graph.branchOf(op.waits)], op.count);
-  for (size_t branch = 1; branch < graph.branches.size(); ++branch)
-    if (waited[branch] < graph.branches[branch].size())
+  std::vector<uint64_t> needed(graph.branches.size(), 0), looked(graph.branches.size(), 0); // of each branch
+  needed[0] = graph.branches.front().size();
+  for (bool more = true; more;) {
+    more = false;
+    for (size_t branch = 0; branch < graph.branches.size(); ++branch)
+      for (; looked[branch] < needed[branch]; ++looked[branch])
+        if (const Op &op = graph.branches[branch][looked[branch]]; op.waits) {
+          uint64_t &other = needed[graph.branchOf(op.waits)];
+          other = std::max(other, op.count), more = true;
+        }
+  }
+  for (size_t branch = 0; branch < graph.branches.size(); ++branch)
+    if (needed[branch] < graph.branches[branch].size())
       return false;
   return true;
 }
