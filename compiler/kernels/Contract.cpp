@@ -304,7 +304,7 @@ ContractEmitter::Tile ContractEmitter::tileAt(const Origin &origin, Range m, Ran
   if (plan.packB == PackedB::No) {
     tile.memoryB = memB;
     tile.b = add(add(origin.b, mul(block.start, plan.k.b)), mul(column, plan.n.b));
-    tile.strideKB = plan.k.b;
+    tile.strideKB = plan.wordsOfB ? 2 * plan.k.b : plan.k.b; // of a word
   } else {
     tile.memoryB = plan.dots || plan.amx ? words : scratch;
     Value panel = mul(div(sub(column, n.first), nr), plan.panelB());

@@ -127,7 +127,7 @@ Amx::Operand ContractEmitter::operandA(const Tile &tile, Value at) {
 }
 
 Amx::Operand ContractEmitter::operandB(const Tile &tile, Value at) {
-  return {tile.memoryB, add(tile.b, mul(at, kPairBlock / 2 * tile.strideKB)), tile.strideKB, kSquare};
+  return {tile.memoryB, add(tile.b, mul(at, kPairBlock / 2 * tile.strideKB)), tile.strideKB, plan.wordsOfB ? 2 * kSquare : kSquare};
 }
 
 Value ContractEmitter::blocksOf(KBlock block) {

@@ -480,7 +480,7 @@ static void chooseBlocks(ContractPlan &plan) {
   int64_t m = plan.m.size * countOf(plan.outerM), n = plan.n.size * countOf(plan.outerN);
   bool smallA = plan.k.size * plan.m.size * plan.bytes <= 32 * 1024;
   bool banded = plan.bands != Bands::No;
-  if (readsBInPlace(plan))
+  if (plan.wordsOfB || readsBInPlace(plan))
     plan.packB = PackedB::No;
   else if (plan.n.b == 1)
     plan.packB = PackedB::Copy;
@@ -542,6 +542,19 @@ static ContractSpec withoutSum(ContractSpec spec) {
   return spec;
 }
 
+// Whole blocks of k under whole squares of columns: then nothing of B has to be filled up. k is one range from here on.
+static void findWordsOfB(ContractPlan &plan) {
+  if (!plan.bounds.empty() || plan.b.elem != Elem::BF16 || plan.outerK.size() != 1 || plan.k.size != 2 || plan.k.b != 1 || plan.n.b != 2)
+    return;
+  const ContractDim pairs = plan.outerK.front();
+  const int64_t steps = 2 * pairs.size;
+  if (pairs.a != 2 * plan.k.a || pairs.b % 2 || plan.runLength != steps || steps % kPairBlock || plan.n.size % 16)
+    return;
+  plan.k = {steps, plan.k.a, pairs.b / 2, 0};
+  plan.outerK.clear();
+  plan.wordsOfB = true;
+}
+
 ContractPlan planContract(const ContractSpec &given, const TargetInfo &target) {
   ContractPlan plan;
   plan.nothing = std::find(given.k.begin(), given.k.end(), 0) != given.k.end();
@@ -566,7 +579,8 @@ ContractPlan planContract(const ContractSpec &given, const TargetInfo &target) {
   if (plan.pairs && target.amx) {
     byAmx.amx = true, byAmx.dots = false;
     formDims(byAmx, spec);
-    if (isQuickerByAmx(byAmx))
+    findWordsOfB(byAmx);
+    if (byAmx.wordsOfB || isQuickerByAmx(byAmx))
       plan = byAmx;
   }
   chooseSkips(plan);

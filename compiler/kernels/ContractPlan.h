@@ -53,7 +53,8 @@
 //
 // AMX (pairs where the CPU has tdpbf16ps): an instruction adds one block of 32 elements of k to 16 x 16 results, so a tile is up to four such
 // squares of C. Panels hold words of two neighbours in k, (low 0, high 1), (low 2, high 3): A by rows, B by steps. A run is filled up to whole
-// blocks. An A of bf16 whose rows are whole blocks is read where it lies. If all rows of A take at most half of the second-level cache, A is packed once
+// blocks. An A of bf16 whose rows are whole blocks is read where it lies, and so is a B that holds words (two indices of k, of which the inner one has
+// size 2, under columns two apart). If all rows of A take at most half of the second-level cache, A is packed once
 // before all blocks of B.
 //
 // Tiles at the edges of m and n are tiles of their own with fewer rows or vectors, so nothing is padded that is stored.
@@ -158,6 +159,7 @@ struct ContractPlan {
   int64_t runLength = 0;
   bool dots = false;   // by vdpbf16ps; a panel's step is a word, in runs of one element that element
   bool amx = false;    // by tdpbf16ps; `dots` is false then
+  bool wordsOfB = false; // AMX: B holds words already: element (k, n) is at k / 2 * (2 * k.b) + n * 2 + k % 2
   bool inOrder = false; // one chain over k; words hold neighbours, the earlier one in the high half
   bool rounds = false; // what is read of A and B is an f32 that holds bf16
 

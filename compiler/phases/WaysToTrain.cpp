@@ -4,6 +4,7 @@
 #include "compiler/transforms/CutUpdates.h"
 #include "compiler/transforms/HoldSums.h"
 #include "compiler/transforms/NarrowWeights.h"
+#include "compiler/transforms/PackWeights.h"
 #include "dialects/nn/Grain.h"
 #include "dialects/nn/NN.h"
 
@@ -13,10 +14,12 @@ using namespace mlir;
 
 namespace cinch {
 
+static constexpr llvm::StringLiteral kWithoutCopies = "_without_copies";
+
 // What loops along an axis keep for their backward loops: every trip, states before runs of trips, before runs of runs. And of replicas that
 // have several grains, what waits for the replica before: the operands of gradients, or the grains' sums. And large updates whole, or in runs of
-// rows that replicas share. Each is a step of its own to the planner. On a GPU all of them have copies of weights, and behind them come those without,
-// for budgets that have no room for the copies.
+// rows that replicas share. Each is a step of its own to the planner. On a GPU all of them have copies of weights, and so they have on a CPU with AMX for
+// products in loops along an axis. Behind them come those without, for budgets that have no room for the copies.
 std::vector<func::FuncOp> Compilation::waysToTrain(const solve::Strategy &strategy) {
   std::vector<func::FuncOp> ways{module->lookupSymbol<func::FuncOp>(nn::kTrainName)};
   bool free = strategy.kind == solve::Strategy::Auto || strategy.kind == solve::Strategy::Optimal;
@@ -54,10 +57,11 @@ std::vector<func::FuncOp> Compilation::waysToTrain(const solve::Strategy &strate
       copy.erase();
     }
   }
-  for (size_t i = 0, count = ways.size(); options.target.isDevice() && options.workers() == 1 && i < count; ++i) {
+  const bool packs = !options.target.isDevice() && options.target.cpu.kernels.amx;
+  for (size_t i = 0, count = ways.size(); (options.target.isDevice() || packs) && options.workers() == 1 && i < count; ++i) {
     auto plain = cast<func::FuncOp>(ways[i]->clone());
-    plain.setName((ways[i].getName() + "_wide").str());
-    if (narrowWeights(ways[i])) {
+    plain.setName((ways[i].getName() + kWithoutCopies).str());
+    if (packs ? packWeights(ways[i]) : narrowWeights(ways[i])) {
       module->push_back(plain);
       ways.push_back(plain);
     } else {
@@ -86,14 +90,14 @@ DecideOutcome Compilation::decideTraining(std::vector<func::FuncOp> ways, const 
   for (size_t i = 1; i < ways.size() && !best.internal && best.result.error.empty(); ++i) {
     // Computing trips again costs time: nothing beats a plan that no plan of the plain step beats.
     bool fastest = best.result.feasible && best.result.plan.seconds <= best.result.secondsBound;
-    bool wide = ways[i].getName().ends_with("_wide"); // worth it only where no other fits
-    if ((fastest || (wide && best.result.feasible)) && !wanted.tradeOff)
+    bool lacksCopies = ways[i].getName().ends_with(kWithoutCopies); // worth it only where no other fits
+    if ((fastest || (lacksCopies && best.result.feasible)) && !wanted.tradeOff)
       break;
     DecideOutcome other = decidePlan(ways[i], wanted);
     if (other.internal)
       return other;
     bool better = other.result.feasible != best.result.feasible ? other.result.feasible
-                  : best.result.feasible ? !wide && other.result.plan.seconds < best.result.plan.seconds
+                  : best.result.feasible ? !lacksCopies && other.result.plan.seconds < best.result.plan.seconds
                                          : other.result.smallestArena < best.result.smallestArena;
     if (!other.result.error.empty())
       continue;
@@ -104,7 +108,7 @@ DecideOutcome Compilation::decideTraining(std::vector<func::FuncOp> ways, const 
     best.result.secondsBound = std::min(best.result.secondsBound, other.result.secondsBound);
     join(best.tradeOff, other.tradeOff);
   }
-  loopLevels = ways[chosen].getName().ends_with("_wide") ? int(chosen - ways.size() / 2) : int(chosen);
+  loopLevels = ways[chosen].getName().ends_with(kWithoutCopies) ? int(chosen - ways.size() / 2) : int(chosen);
   for (size_t i = 0; i < ways.size(); ++i)
     if (i != chosen)
       ways[i].erase();

@@ -51,6 +51,29 @@ train net on train seed 5 {
   steps 4
 }
 """
+# Weights of whole blocks, which AMX reads in place, in a loop and in a loop of a loop.
+NESTED = """dim B = 12 batch, T = 7, P = 4, H = 32, K = 3
+data train = npy("x.npy", "v.npy", shuffle = true) -> (x: f32[B, T, P, H], v: f32[B, T, K])
+layer inner(h: f32[B, H], x: f32[B, H]) -> f32[B, H] {
+  use u = linear[H]
+  return tanh(u(h) + x)
+}
+layer outer(h: f32[B, H], x: f32[B, P, H]) -> f32[B, H] {
+  use i = inner, w = linear[H]
+  y = scan[P] i(h, x)
+  return w(y[:, 3]) + h * 0.5
+}
+model net(x: f32[B, T, P, H]) -> f32[B, T, K] {
+  use o = outer, l = linear[K]
+  return l(scan[T] o(0, x))
+}
+train net on train seed 5 {
+  loss = mean[B] sum[T, K] (net(x) - v) ^ 2
+  optimizer adamw(lr = 2e-3, decay = 0.01)
+  %s
+  steps 4
+}
+"""
 IMAGES = """dim B = 12 batch, S = 11, K = 4
 data train = npy("x.npy", "v.npy", shuffle = true) -> (x: f32[B, 3, S, S], v: f32[B, K])
 layer pooled[C?](x: f32[B, C, S, S]) -> f32[B, C, 4, 4] {
@@ -110,6 +133,9 @@ def main():
     images = arrays("images", rng, x=(30, 3, 11, 11), v=(30, 4))
     two = ["--stages", 2, "--microbatch", 3]
     check_bits(verdicts, "loops", programs.source("loops", LOOPS % PRECISION), loops, 4, [two])
+    check_bits(verdicts, "whole_loops", programs.source("whole_loops", LOOPS.replace("H = 17", "H = 32") % PRECISION), loops, 4, [two])
+    nested = arrays("nested", rng, x=(30, 7, 4, 32), v=(30, 7, 3))
+    check_bits(verdicts, "nested", programs.source("nested", NESTED % PRECISION), nested, 4, [two])
     check_bits(verdicts, "images", programs.source("images", IMAGES % PRECISION), images, 4, [two], (3, 6, 12))
     for name in SMALL if ALL else ("revnet", "unet"):
         side = int(dict(SMALL[name])["S = 64" if name == "unet" else "S = 32"][4:])

@@ -47,6 +47,17 @@ def on_device(trial, source, run, target, more, tensor, seed):
     return results
 
 
+def in_two_stages(trial, source, run, seed):
+    """What two workers with memory of the host leave, in as little of the device as they can; none: the model is no two stages."""
+    plan = ["--stages", "2", "--host-memory-budget", "1GiB"]
+    least = smallest(source, ["--target", "nvidia", *plan])
+    if not least:
+        return []
+    built = standin.Program(source, trial.folder.name + "-two", *least, *plan, target="nvidia")
+    out = trial.folder / "two-out"
+    return [left(built.run(*run, "--out", out, allowed=ENDS, seed=seed, devices=2), out)]
+
+
 def check(seed):
     trial = random_programs.Trial(generate(seed), "gpu%d" % seed)
     try:
@@ -55,7 +66,7 @@ def check(seed):
         exe, out = trial.folder / "cpu", trial.folder / "cpu-out"
         programs.call([programs.CINCH, source, "-o", exe, "--stages", "1"])
         wanted = left(programs.call([exe, *run, "--out", out], allowed=ENDS), out)
-        for found in on_device(trial, source, run, "nvidia", [], "a100", seed):
+        for found in on_device(trial, source, run, "nvidia", [], "a100", seed) + in_two_stages(trial, source, run, seed):
             verdicts.expect(found == wanted, "%d: in f32 it left other bits than the CPU's, or ended otherwise: exit codes %d, %d" % (seed, found[0], wanted[0]))
         target, tensor = random.Random(seed).choice([("nvidia:a100", "a100"), ("nvidia:h200", "h100")])
         for precision in ("bf16", "tf32"):

@@ -4,7 +4,7 @@
 // this machine can run. Random groups of dims and layouts, operands in bf16 and f32, subnormal numbers, zeros of both signs, infinities,
 // blocks anew at each example, grains, accumulation, results in bf16, threads. Every third case is a convolution: what it gives, what goes
 // back to its image (taps walk backwards) or to its filter, with padding, strides and dilation. Every seventh is a dense layer's weight gradient, whose
-// blocks have one element, with numbers at the bounds between which it is one chain.
+// blocks have one element, with numbers at the bounds between which it is one chain, and every seventh has a B of words.
 //   pair_products [SEED [COUNT]]
 #include "compiler/kernels/HostOps.h"
 #include "compiler/kernels/Kernels.h"
@@ -143,6 +143,28 @@ static Case randomDense(Random &random) {
   s.a = {0, elem(), 0, {1, M}}, s.b = {1, elem(), 0, {N, 1}}, s.c = {2, Elem::F32, 0, {N, 1}};
   c.elems[0] = K * M, c.elems[1] = K * N, c.elems[2] = M * N;
   c.text = "dense K M N " + textOf({K, M, N}) + (s.accumulate ? " accumulate" : "");
+  return c;
+}
+
+// B holds words of two neighbours in k, which AMX reads in place if blocks and squares are whole.
+static Case randomWords(Random &random) {
+  Case c;
+  ContractSpec &s = c.spec;
+  s.pairs = true;
+  int64_t pairs = below(random, 4) ? 16 * (1 + below(random, 40)) : 1 + below(random, 90), N = below(random, 4) ? 16 * (1 + below(random, 9)) : 1 + below(random, 90);
+  int64_t M = 1 + below(random, 70), step = 1 + (below(random, 4) == 0), row = 2 * pairs * step + below(random, 40), pitch = 2 * N + below(random, 2) * below(random, 40);
+  s.m = {M}, s.n = {N}, s.k = {pairs, 2};
+  s.accumulate = below(random, 3) == 0;
+  if (s.accumulate && below(random, 2))
+    for (s.grain = 1 + below(random, pairs); pairs % s.grain;)
+      --s.grain;
+  bool narrow = !s.accumulate && below(random, 2);
+  s.a = {0, below(random, 3) ? Elem::BF16 : Elem::F32, below(random, 40), {row, 2 * step, step}};
+  s.b = {1, below(random, 6) ? Elem::BF16 : Elem::F32, below(random, 40), {pitch, 1, 2}};
+  s.c = {2, narrow ? Elem::BF16 : Elem::F32, 0, {N, 1}};
+  c.elems[0] = s.a.offset + M * row + 2 * pairs * step, c.elems[1] = s.b.offset + pairs * pitch, c.elems[2] = M * N;
+  c.text = "words M N K step row pitch grain " + textOf({M, N, 2 * pairs, step, row, pitch, s.grain}) + (s.accumulate ? " accumulate" : "") +
+           (s.a.elem == Elem::F32 ? " a f32" : "") + (s.b.elem == Elem::F32 ? " b f32" : "") + (narrow ? " c bf16" : "");
   return c;
 }
 
@@ -303,7 +325,7 @@ int main(int argc, char **argv) {
     std::vector<Case> cases;
     std::vector<kernels::TargetInfo> targets; // every other case with tiles and blocks of chance
     for (int64_t i = 0; i < count; ++i)
-      cases.push_back(i % 7 == 3 ? randomDense(random) : i % 3 == 2 ? randomConvolution(random) : randomCase(random, i)), targets.push_back(i % 2 ? test::withRandomTiling(cases.back().spec, builtIn, random()) : builtIn);
+      cases.push_back(i % 7 == 3 ? randomDense(random) : i % 7 == 5 ? randomWords(random) : i % 3 == 2 ? randomConvolution(random) : randomCase(random, i)), targets.push_back(i % 2 ? test::withRandomTiling(cases.back().spec, builtIn, random()) : builtIn);
     for (size_t first = 0; first < cases.size(); first += 16) {
       size_t last = std::min(cases.size(), first + 16);
       test::KernelHarness harness(cpu);
