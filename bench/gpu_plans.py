@@ -62,9 +62,10 @@ def look(name, device, count):
     source = MODELS_FOLDER / file
     least = programs.smallest_budget(source, *flags)
     plan = programs.plan(source, *flags, *whole_budget(device))
-    if plan is None and count == 1:
+    if plan is None:
         plan = programs.plan(source, *flags, *whole_budget(device), *HOST)
-    host = plan["host"]["bytes"] / GIB if plan and "host" in plan else 0
+    parts = [worker["plan"] for worker in plan["workers"]] or [plan] if plan else []
+    host = sum(part["host"]["bytes"] for part in parts if "host" in part) / GIB
     return least, plan and tokens * examples / float(plan["seconds"]) / count, host
 
 

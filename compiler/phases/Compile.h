@@ -153,6 +153,8 @@ private:
   bool verify(Phase phase);
   bool verifyMessages(); // between workers; phase scheduled
   std::vector<mlir::func::FuncOp> waysToTrain(const solve::Strategy &);
+  static bool lacksCopies(mlir::func::FuncOp way); // of weights, which others have
+  static int levelsOf(llvm::ArrayRef<mlir::func::FuncOp> ways, size_t way); // of runs, as loopLevels
   bool moveAllState(const DecideOptions &base, DecideOptions forTrain);
   // The best of the ways; the others are erased.
   DecideOutcome decideTraining(std::vector<mlir::func::FuncOp> ways, const DecideOptions &);

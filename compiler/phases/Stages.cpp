@@ -309,6 +309,8 @@ bool Compilation::decideStages(const DecideOptions &base, const solve::Strategy 
     for (size_t i = 0; i < ways.size() && !refused && !(least && best); ++i) {
       bool holds = ways[i]->hasAttr(nn::kHeldAttr);
       bool inRows = ways[i]->hasAttr(nn::kRowsAttr);
+      if (best && lacksCopies(ways[i])) // worth it only where no other fits
+        continue;
       if (inRows ? best && !best->updatesMatter() : i > 0 && !holds && !options.budget)
         continue;
       int64_t smallest = workers.smallest;
@@ -320,7 +322,7 @@ bool Compilation::decideStages(const DecideOptions &base, const solve::Strategy 
       if (!planners[i]->search(least))
         return false;
       if (planners[i]->makespan() < (best ? best->makespan() : std::numeric_limits<double>::infinity()))
-        best = planners[i].get(), loopLevels = holds || inRows ? 0 : int(i);
+        best = planners[i].get(), loopLevels = holds || inRows ? 0 : levelsOf(ways, i);
       if (workers.smallest < smallest)
         neediest = planners[i].get();
     }

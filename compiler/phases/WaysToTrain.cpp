@@ -58,7 +58,7 @@ std::vector<func::FuncOp> Compilation::waysToTrain(const solve::Strategy &strate
     }
   }
   const bool packs = !options.target.isDevice() && options.target.cpu.kernels.amx;
-  for (size_t i = 0, count = ways.size(); (options.target.isDevice() || packs) && options.workers() == 1 && i < count; ++i) {
+  for (size_t i = 0, count = ways.size(); (options.target.isDevice() || packs) && i < count; ++i) {
     auto plain = cast<func::FuncOp>(ways[i]->clone());
     plain.setName((ways[i].getName() + kWithoutCopies).str());
     if (packs ? packWeights(ways[i]) : narrowWeights(ways[i])) {
@@ -70,6 +70,11 @@ std::vector<func::FuncOp> Compilation::waysToTrain(const solve::Strategy &strate
   }
   return ways;
 }
+
+bool Compilation::lacksCopies(func::FuncOp way) { return way.getName().ends_with(kWithoutCopies); }
+
+// Ways without copies stand in the order of those with them.
+int Compilation::levelsOf(ArrayRef<func::FuncOp> ways, size_t way) { return int(lacksCopies(ways[way]) ? way - ways.size() / 2 : way); }
 
 // The ladders of several steps together: the plans that no other beats.
 static void join(std::vector<solve::LadderPoint> &ladder, const std::vector<solve::LadderPoint> &other) {
@@ -90,14 +95,14 @@ DecideOutcome Compilation::decideTraining(std::vector<func::FuncOp> ways, const 
   for (size_t i = 1; i < ways.size() && !best.internal && best.result.error.empty(); ++i) {
     // Computing trips again costs time: nothing beats a plan that no plan of the plain step beats.
     bool fastest = best.result.feasible && best.result.plan.seconds <= best.result.secondsBound;
-    bool lacksCopies = ways[i].getName().ends_with(kWithoutCopies); // worth it only where no other fits
-    if ((fastest || (lacksCopies && best.result.feasible)) && !wanted.tradeOff)
+    bool lacks = lacksCopies(ways[i]); // worth it only where no other fits
+    if ((fastest || (lacks && best.result.feasible)) && !wanted.tradeOff)
       break;
     DecideOutcome other = decidePlan(ways[i], wanted);
     if (other.internal)
       return other;
     bool better = other.result.feasible != best.result.feasible ? other.result.feasible
-                  : best.result.feasible ? !lacksCopies && other.result.plan.seconds < best.result.plan.seconds
+                  : best.result.feasible ? !lacks && other.result.plan.seconds < best.result.plan.seconds
                                          : other.result.smallestArena < best.result.smallestArena;
     if (!other.result.error.empty())
       continue;
@@ -108,7 +113,7 @@ DecideOutcome Compilation::decideTraining(std::vector<func::FuncOp> ways, const 
     best.result.secondsBound = std::min(best.result.secondsBound, other.result.secondsBound);
     join(best.tradeOff, other.tradeOff);
   }
-  loopLevels = ways[chosen].getName().ends_with(kWithoutCopies) ? int(chosen - ways.size() / 2) : int(chosen);
+  loopLevels = levelsOf(ways, chosen);
   for (size_t i = 0; i < ways.size(); ++i)
     if (i != chosen)
       ways[i].erase();
