@@ -379,10 +379,13 @@ static void choosePlanarBlocks(ContractPlan &plan) {
 // Steps along k that stand one behind the other in the loop of a tile; `last` is the length of the last block.
 static void chooseUnroll(ContractPlan &plan, int64_t last) {
   plan.unroll = 1;
-  // Elements that several steps of a tile read would stay in registers between them, which it has not.
+  // Elements that several steps of a tile read stay in registers between them. Where these are too few, chains go to the stack at each step.
   auto readsAgain = [&](int steps) {
-    if (plan.bands == Bands::OfM) // neighbouring places, by several taps
-      return !plan.manyRegisters && plan.m.band < steps * plan.k.band;
+    if (plan.bands == Bands::OfM) { // neighbouring places, by several taps
+      const int64_t apart = plan.m.band / plan.k.band; // steps until the next place's element comes
+      const int64_t kept = plan.mr * std::min<int64_t>(apart, steps - apart), registers = plan.manyRegisters ? 32 : 16;
+      return steps > apart && plan.mr * plan.nv + plan.nv + kept > registers;
+    }
     return plan.k.band < (plan.rowsInTile ? plan.rows.back().size : plan.mr) * plan.m.band;
   };
   for (int unroll : {7, 6, 5, 4, 3, 2})
