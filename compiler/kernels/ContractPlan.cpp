@@ -403,10 +403,19 @@ static void chooseUnroll(ContractPlan &plan, int64_t last) {
 constexpr int64_t kSets = 4096; // bytes after which places share a set of the first cache
 static bool rowsShareSet(const ContractPlan &plan) { return plan.k.b * plan.bytes % kSets == 0; } // those of B
 
+// A filter's gradient of few columns of C: places of B follow each other like the rows of a panel, or of two beside each other, as far as a band goes.
+// Copying them took up to a quarter of the time, for few rows of C read them again.
+static bool isPanelItself(const ContractPlan &plan) {
+  bool follow = plan.outerK.empty() || plan.outerK.back().b == plan.k.size * plan.k.b;
+  return !plan.pairs && plan.n.b == 1 && follow && plan.n.size % plan.lanes == 0 && plan.k.b == plan.n.size && plan.n.size <= 2 * plan.nr();
+}
+
 // A small B, and one that few rows of A need. If its own rows share a set of the first cache, the narrow columns of AVX2's tiles lose half of
 // their speed by that (measured), and wider ones want shorter blocks of k: with these 64 rows are as quick as with a packed B (0.97 to 1.01 of its
 // speed, Zen 4), whose scratch small budgets have no room for.
 static bool readsBInPlace(const ContractPlan &plan) {
+  if (plan.bands == Bands::OfK && !plan.skipsOutside() && isPanelItself(plan))
+    return true;
   bool isSmall = plan.k.size * plan.n.size * plan.bytes <= 32 * 1024;
   int64_t fewRows = !rowsShareSet(plan) || plan.manyRegisters ? 64 : 8;
   return !plan.pairs && plan.bands == Bands::No && plan.outerK.empty() && plan.n.b == 1 &&
