@@ -3,7 +3,7 @@
 // over k in plain loops. Operands come into the lanes as they lie, or spread:
 //
 //     y[o] of 4 groups of 4      0 1 2 3   4 5 6 7   8 9 a b   c d e f      n.c = 1
-//     meets channel c of         c c c c   4+c ..    8+c ..    12+c ..      n.a = 4, lane.a = 0: one load, one shuffle
+//     meets channel c of         c c c c   4+c ..    8+c ..    12+c ..      n.a = 4, lane.a = 0: one load for all c, one shuffle
 //
 // Also what is written where nothing is summed.
 #include "compiler/kernels/ContractEmitter.h"
