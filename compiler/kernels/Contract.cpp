@@ -303,7 +303,7 @@ ContractEmitter::Tile ContractEmitter::tileAt(const Origin &origin, Range m, Ran
   }
   if (plan.packB == PackedB::No) {
     tile.memoryB = memB;
-    tile.b = add(add(origin.b, mul(block.start, plan.k.b)), mul(column, plan.n.b));
+    tile.b = add(add(origin.b, offsetOfRun(block, number(0), &ContractDim::b)), mul(column, plan.n.b));
     tile.strideKB = plan.wordsOfB ? 2 * plan.k.b : plan.k.b; // of a word
   } else {
     tile.memoryB = plan.dots || plan.amx ? words : scratch;

@@ -182,15 +182,21 @@ private:
     int bound;
     int64_t first, last;
   };
+  struct LaneChannel { // of a group's channels, which follow each other in memory
+    int64_t channel = 0, channels = 1;
+  };
+  LaneChannel channelOf(const ContractDims &, int64_t ContractDim::*stride, int64_t group, int64_t linear);
   std::optional<LaneMiddle> middleOf(const Origin &, const LaneTile &);
   void laneTile(const Origin &, LaneTile);
   mlir::SmallVector<Value> laneChains(const Origin &, const LaneTile &, size_t dim, mlir::ValueRange accumulators);
-  mlir::SmallVector<Value> laneStep(const Origin &, const LaneTile &, mlir::ValueRange accumulators);
+  mlir::SmallVector<Value> laneSteps(const Origin &, const LaneTile &, const ContractDims &walk, mlir::ValueRange accumulators);
   size_t firstCheck();
+  int64_t mostWritten();
+  size_t firstWritten(const LaneTile &);
   Value isInside(const Origin &, const LaneTile &, size_t dim);
   std::optional<Value> isThere(const Origin &, const LaneTile &);
-  Value laneLoad(Value memory, Value index, int64_t group, int64_t within, Value alive, Value there);
-  Value laneSpread(Value memory, Value index, int64_t group, Value alive, Value there);
+  Value laneLoad(Value memory, Value index, int64_t group, int64_t within, LaneChannel, Value alive, Value there);
+  Value laneSpread(Value memory, Value index, int64_t group, LaneChannel, Value alive, Value there);
   Value placeIfThere(Value index, Value there);
   Value laneMask(Value count, Value there);
   Range share(Value thread, Value threads, int64_t items);

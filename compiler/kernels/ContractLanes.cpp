@@ -3,12 +3,15 @@
 // over k in plain loops. Operands come into the lanes as they lie, or spread:
 //
 //     y[o] of 4 groups of 4      0 1 2 3   4 5 6 7   8 9 a b   c d e f      n.c = 1
-//     meets channel c of         c c c c   4+c ..    8+c ..    12+c ..      n.a = 4, lane.a = 0: one load, one shuffle
+//     meets channel c of         c c c c   4+c ..    8+c ..    12+c ..      n.a = 4, lane.a = 0: one load for all c, one shuffle
 //
 // Also what is written where nothing is summed.
 #include "compiler/kernels/ContractEmitter.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "llvm/ADT/STLExtras.h"
+#include <array>
+#include <map>
 
 using namespace mlir;
 
@@ -61,8 +64,9 @@ Value ContractEmitter::laneMask(Value count, Value there) {
   return first && all ? Value(arith::AndIOp::create(builder, loc, first, all)) : first ? first : all;
 }
 
-// One vector: lane l holds the element at index + (l / size of a group) * group.
-Value ContractEmitter::laneSpread(Value memory, Value index, int64_t group, Value alive, Value there) {
+// One vector: lane l holds the element at index + (l / size of a group) * group. Where that is one of several channels of a group, all are loaded: a load does for
+// all of them, and each is a shuffle of it.
+Value ContractEmitter::laneSpread(Value memory, Value index, int64_t group, LaneChannel of, Value alive, Value there) {
   int64_t each = plan.lane.size, groups = plan.lanes / each;
   VectorType type = vectorType(plan.lanes);
   auto load = [&](Value at, Value count) -> Value {
@@ -76,20 +80,20 @@ Value ContractEmitter::laneSpread(Value memory, Value index, int64_t group, Valu
     return vector::BroadcastOp::create(builder, loc, type, element);
   }
   // Elements that the living lanes need: the last group's is the last.
-  int64_t reach = (groups - 1) * group + 1;
+  int64_t reach = (groups - 1) * group + of.channels;
   Value count;
   if (alive)
-    count = add(mul(div(sub(min(alive, plan.lanes), number(1)), each), group), 1);
+    count = add(mul(div(sub(min(alive, plan.lanes), number(1)), each), group), of.channels);
   if (each == 1 && group == 1)
     return load(index, count);
   Value result;
   for (int64_t begin = 0; begin < reach; begin += plan.lanes) {
     int64_t length = std::min<int64_t>(plan.lanes, reach - begin);
     Value left = count ? max(sub(count, number(begin)), number(0)) : length < plan.lanes ? number(length) : Value();
-    Value part = load(add(index, begin), left);
+    Value part = load(add(index, begin - of.channel), left);
     SmallVector<int64_t> lanes;
     for (int64_t lane = 0; lane < plan.lanes; ++lane) {
-      int64_t at = lane / each * group - begin;
+      int64_t at = lane / each * group + of.channel - begin;
       bool here = at >= 0 && at < plan.lanes;
       lanes.push_back(result ? (here ? plan.lanes + at : lane) : here ? at : 0);
     }
@@ -99,17 +103,17 @@ Value ContractEmitter::laneSpread(Value memory, Value index, int64_t group, Valu
 }
 
 // Lane l holds the element at index + (l / size of a group) * group + (l % size of a group) * within.
-Value ContractEmitter::laneLoad(Value memory, Value index, int64_t group, int64_t within, Value alive, Value there) {
+Value ContractEmitter::laneLoad(Value memory, Value index, int64_t group, int64_t within, LaneChannel of, Value alive, Value there) {
   int64_t each = plan.lane.size;
   if (within == 1 && group == each) {
     Value mask = laneMask(alive, there);
     return mask ? loadMasked(memory, placeIfThere(index, there), mask) : loadVector(memory, index, plan.lanes, plan.lanes);
   }
   if (each == 1 || within == 0)
-    return laneSpread(memory, index, group, alive, there);
+    return laneSpread(memory, index, group, of, alive, there);
   Value result;
   for (int64_t i = 0; i < each; ++i) {
-    Value part = laneSpread(memory, add(index, i * within), group, alive, there);
+    Value part = laneSpread(memory, add(index, i * within), group, of, alive, there);
     SmallVector<int64_t> lanes;
     for (int64_t lane = 0; lane < plan.lanes; ++lane)
       lanes.push_back(lane % each == i ? plan.lanes + lane : lane);
@@ -255,7 +259,20 @@ std::optional<ContractEmitter::LaneMiddle> ContractEmitter::middleOf(const Origi
   return std::nullopt;
 }
 
-// Whether all that a tile reads from dim `dim` of k on lies within the bounds that are not known anyway; null: those are all.
+// FMAs that may stand one behind the other. Neighbouring steps read the same elements, which stay in registers from one to the next if there are enough.
+int64_t ContractEmitter::mostWritten() { return plan.manyRegisters || plan.n.a == 0 ? 400 : 100; }
+
+// From which dim of k on a walk is written out, and nothing is asked any more.
+size_t ContractEmitter::firstWritten(const LaneTile &tile) {
+  size_t dim = plan.outerK.size();
+  for (int64_t written = tile.rows * plan.nv; dim > firstCheck(); --dim)
+    if ((written *= plan.outerK[dim - 1].size) > mostWritten())
+      break;
+  return dim;
+}
+
+// Whether all that a tile reads from dim `dim` of k on lies within the bounds that are not known anyway; null: those are all. Of a step that is written out
+// it is known beside a bound whose place is.
 Value ContractEmitter::isInside(const Origin &origin, const LaneTile &tile, size_t dim) {
   int64_t ContractDim::*const strides[] = {&ContractDim::bound0, &ContractDim::bound1};
   Value inside;
@@ -263,7 +280,7 @@ Value ContractEmitter::isInside(const Origin &origin, const LaneTile &tile, size
   for (size_t i = 0; i < plan.bounds.size(); ++i) {
     if (middle && middle->bound == int(i)) // it is found out step by step
       continue;
-    bool moves = std::any_of(plan.outerK.begin() + dim, plan.outerK.end(),
+    bool moves = std::any_of(plan.outerK.begin() + dim, plan.outerK.begin() + firstWritten(tile),
                              [&](const ContractDim &k) { return k.*strides[i] != 0 && k.size > 1; });
     if (constantOf(origin.bound[i]) && !moves)
       continue;
@@ -298,22 +315,85 @@ std::optional<mlir::Value> ContractEmitter::isThere(const Origin &at, const Lane
   return there;
 }
 
-// One step of all chains. What lies outside is +0.0 in the chain.
-SmallVector<Value> ContractEmitter::laneStep(const Origin &origin, const LaneTile &tile, ValueRange accumulators) {
-  int64_t groups = plan.lanes / plan.lane.size;
-  SmallVector<Value> b, results;
-  for (int v = 0; v < plan.nv; ++v)
-    b.push_back(laneLoad(memB, add(origin.b, v * groups * plan.n.b), plan.n.b, plan.lane.b, tile.alive, {}));
-  for (int64_t row = 0; row < tile.rows; ++row) {
+static int64_t offsetOf(const ContractDims &dims, int64_t ContractDim::*stride, int64_t linear) {
+  int64_t offset = 0;
+  for (size_t i = dims.size(); i-- > 0; linear /= dims[i].size)
+    offset += linear % dims[i].size * (dims[i].*stride);
+  return offset;
+}
+
+// Which channel of its group number `linear` is, if these dims end with all channels of one.
+ContractEmitter::LaneChannel ContractEmitter::channelOf(const ContractDims &dims, int64_t ContractDim::*stride, int64_t group, int64_t linear) {
+  if (plan.lane.size == 1 || dims.empty() || dims.back().*stride != 1 || dims.back().size != group || dims.back().isBounded())
+    return {};
+  return {linear % group, group};
+}
+
+// All steps of `walk`, written out. What lies outside is +0.0 in the chain. Steps of several rows that read the same element of A, as those of neighbouring
+// places do at neighbouring taps, stand together, as long as each chain keeps its order: it is spread into lanes once, and no register holds it for long.
+SmallVector<Value> ContractEmitter::laneSteps(const Origin &origin, const LaneTile &tile, const ContractDims &walk, ValueRange accumulators) {
+  using Element = std::array<int64_t, 3>;     // its place in A and beside both bounds
+  using Reader = std::pair<int64_t, int64_t>; // row, step
+  const int64_t groups = plan.lanes / plan.lane.size, steps = countOf(walk);
+  auto elementOf = [&](int64_t row, int64_t step) {
+    auto place = [&](int64_t ContractDim::*stride) { return offsetOf(plan.rows, stride, row) + offsetOf(walk, stride, step); };
+    return Element{place(&ContractDim::a), place(&ContractDim::bound0), place(&ContractDim::bound1)};
+  };
+  std::map<Element, SmallVector<Reader>> readers;
+  for (int64_t step = 0; step < steps; ++step)
+    for (int64_t row = 0; row < tile.rows; ++row)
+      readers[elementOf(row, step)].push_back({row, step});
+
+  SmallVector<Value> chains(accumulators.begin(), accumulators.end());
+  std::vector<SmallVector<Value>> vectorsOfB(steps);
+  auto take = [&](ArrayRef<Reader> together) {
+    auto [firstRow, firstStep] = together.front();
     Origin at = origin;
-    moveA(at, plan.rows, number(row));
+    moveA(at, walk, number(firstStep));
+    moveA(at, plan.rows, number(firstRow));
+    LaneChannel ofA = channelOf(walk, &ContractDim::a, plan.n.a, firstStep);
+    if (ofA.channels == 1)
+      ofA = channelOf(plan.rows, &ContractDim::a, plan.n.a, firstRow);
     std::optional<Value> there = isThere(at, tile);
-    for (int v = 0; v < plan.nv; ++v) {
-      Value a = there ? laneLoad(memA, add(at.a, v * groups * plan.n.a), plan.n.a, plan.lane.a, tile.alive, *there) : zeros(plan.lanes);
-      results.push_back(math::FmaOp::create(builder, loc, a, b[v], accumulators[row * plan.nv + v]));
+    SmallVector<Value> a;
+    for (int v = 0; v < plan.nv; ++v)
+      a.push_back(there ? laneLoad(memA, add(at.a, v * groups * plan.n.a), plan.n.a, plan.lane.a, ofA, tile.alive, *there) : zeros(plan.lanes));
+    for (auto [row, step] : together) {
+      SmallVector<Value> &b = vectorsOfB[step];
+      Value ofStep = add(origin.b, offsetOf(walk, &ContractDim::b, step));
+      LaneChannel ofB = channelOf(walk, &ContractDim::b, plan.n.b, step);
+      for (int v = int(b.size()); v < plan.nv; ++v)
+        b.push_back(laneLoad(memB, add(ofStep, v * groups * plan.n.b), plan.n.b, plan.lane.b, ofB, tile.alive, {}));
+      for (int v = 0; v < plan.nv; ++v) {
+        Value &chain = chains[row * plan.nv + v];
+        chain = math::FmaOp::create(builder, loc, a[v], b[v], chain);
+      }
     }
+  };
+
+  SmallVector<int64_t> next(tile.rows, 0);
+  auto isNext = [&](const Reader &reader) { return next[reader.first] == reader.second; };
+  for (int64_t left = tile.rows * steps; left > 0;) {
+    // The row that is the furthest behind, among those whose element all of its readers need now.
+    int64_t chosen = -1;
+    bool isShared = false;
+    for (int64_t row = 0; row < tile.rows; ++row) {
+      if (next[row] == steps)
+        continue;
+      bool shared = llvm::all_of(readers[elementOf(row, next[row])], isNext);
+      if (chosen < 0 || shared > isShared || (shared == isShared && next[row] < next[chosen]))
+        chosen = row, isShared = shared;
+    }
+    SmallVector<Reader> &all = readers[elementOf(chosen, next[chosen])];
+    SmallVector<Reader> together = isShared ? all : SmallVector<Reader>{{chosen, next[chosen]}};
+    take(together);
+    for (Reader reader : together) {
+      ++next[reader.first];
+      all.erase(llvm::find(all, reader));
+    }
+    left -= int64_t(together.size());
   }
-  return results;
+  return chains;
 }
 
 // The chains over the dims of k from number `dim` on. A short walk is written out.
@@ -331,8 +411,9 @@ SmallVector<Value> ContractEmitter::laneChains(const Origin &origin, const LaneT
       }
       return {branch.getResults().begin(), branch.getResults().end()};
     }
-  if (dim == plan.outerK.size())
-    return laneStep(origin, tile, accumulators);
+  ContractDims walk(plan.outerK.begin() + dim, plan.outerK.end());
+  if (dim >= firstWritten(tile))
+    return laneSteps(origin, tile, walk, accumulators);
   const ContractDim &k = plan.outerK[dim];
   LaneTile inner = tile;
   auto step = [&](Value i, ValueRange values) {
@@ -341,18 +422,6 @@ SmallVector<Value> ContractEmitter::laneChains(const Origin &origin, const LaneT
     at.b = add(at.b, mul(i, k.b));
     return laneChains(at, inner, dim + 1, values);
   };
-  // FMAs that the rest of the walk writes out, if it does.
-  int64_t written = tile.rows * plan.nv;
-  for (size_t d = dim; d < plan.outerK.size(); ++d)
-    written *= plan.outerK[d].size;
-  // Neighbouring steps read the same elements, which stay in registers from one to the next if there are enough.
-  const int64_t mostWrittenOut = plan.manyRegisters || plan.n.a == 0 ? 400 : 100;
-  if (written <= mostWrittenOut) {
-    SmallVector<Value> values(accumulators.begin(), accumulators.end());
-    for (int64_t i = 0; i < k.size; ++i)
-      values = step(number(i), values);
-    return values;
-  }
   std::optional<LaneMiddle> middle = dim + 1 == plan.outerK.size() ? middleOf(origin, tile) : std::nullopt;
   int64_t first = middle ? middle->first : 0, last = middle ? middle->last : k.size;
   SmallVector<Value> values(accumulators.begin(), accumulators.end());
@@ -360,13 +429,20 @@ SmallVector<Value> ContractEmitter::laneChains(const Origin &origin, const LaneT
     values = step(number(i), values);
   inner.within = middle ? middle->bound : tile.within;
   // As many steps in a row as may be written out, if a step's vectors fit the registers beside the chains.
-  int64_t each = written / k.size, registers = plan.manyRegisters ? 32 : 16;
-  int64_t most = 2 * each + plan.nv <= registers ? std::max<int64_t>(1, mostWrittenOut / each) : 1, trips = (last - first + most - 1) / most;
+  int64_t each = tile.rows * plan.nv * countOf(walk) / k.size, registers = plan.manyRegisters ? 32 : 16;
+  int64_t most = 2 * each + plan.nv <= registers ? std::max<int64_t>(1, mostWritten() / each) : 1, trips = (last - first + most - 1) / most;
   int64_t together = trips > 0 ? (last - first) / trips : 1, end = first + trips * together;
   values = overRange(number(first), number(end), together, values, [&](Value i, Values values) {
-    for (int64_t next = 0; next < together; ++next)
-      values = step(add(i, next), values);
-    return values;
+    if (together == 1 || dim < firstCheck()) {
+      for (int64_t next = 0; next < together; ++next)
+        values = step(add(i, next), values);
+      return values;
+    }
+    Origin at = origin;
+    moveA(at, {k}, i);
+    at.b = add(at.b, mul(i, k.b));
+    walk[0].size = together;
+    return laneSteps(at, inner, walk, values);
   });
   for (int64_t i = end; i < k.size; ++i) {
     inner.within = i < last ? inner.within : tile.within;

@@ -379,10 +379,13 @@ static void choosePlanarBlocks(ContractPlan &plan) {
 // Steps along k that stand one behind the other in the loop of a tile; `last` is the length of the last block.
 static void chooseUnroll(ContractPlan &plan, int64_t last) {
   plan.unroll = 1;
-  // Elements that several steps of a tile read would stay in registers between them, which it has not.
+  // Elements that several steps of a tile read stay in registers between them. Where these are too few, chains go to the stack at each step.
   auto readsAgain = [&](int steps) {
-    if (plan.bands == Bands::OfM) // neighbouring places, by several taps
-      return !plan.manyRegisters && plan.m.band < steps * plan.k.band;
+    if (plan.bands == Bands::OfM) { // neighbouring places, by several taps
+      const int64_t apart = plan.m.band / plan.k.band; // steps until the next place's element comes
+      const int64_t kept = plan.mr * std::min<int64_t>(apart, steps - apart), registers = plan.manyRegisters ? 32 : 16;
+      return steps > apart && plan.mr * plan.nv + plan.nv + kept > registers;
+    }
     return plan.k.band < (plan.rowsInTile ? plan.rows.back().size : plan.mr) * plan.m.band;
   };
   for (int unroll : {7, 6, 5, 4, 3, 2})
@@ -400,16 +403,39 @@ static void chooseUnroll(ContractPlan &plan, int64_t last) {
 constexpr int64_t kSets = 4096; // bytes after which places share a set of the first cache
 static bool rowsShareSet(const ContractPlan &plan) { return plan.k.b * plan.bytes % kSets == 0; } // those of B
 
+// A filter's gradient of few columns of C: places of B follow each other like the rows of a panel, or of two beside each other, as far as a band goes.
+// Copying them took up to a quarter of the time, for few rows of C read them again.
+static bool isPanelItself(const ContractPlan &plan) {
+  bool follow = plan.outerK.empty() || plan.outerK.back().b == plan.k.size * plan.k.b;
+  return !plan.pairs && plan.n.b == 1 && follow && plan.n.size % plan.lanes == 0 && plan.k.b == plan.n.size && plan.n.size <= 2 * plan.nr();
+}
+
 // A small B, and one that few rows of A need. If its own rows share a set of the first cache, the narrow columns of AVX2's tiles lose half of
 // their speed by that (measured), and wider ones want shorter blocks of k: with these 64 rows are as quick as with a packed B (0.97 to 1.01 of its
 // speed, Zen 4), whose scratch small budgets have no room for.
 static bool readsBInPlace(const ContractPlan &plan) {
+  if (plan.bands == Bands::OfK && !plan.skipsOutside() && isPanelItself(plan))
+    return true;
   bool isSmall = plan.k.size * plan.n.size * plan.bytes <= 32 * 1024;
   int64_t fewRows = !rowsShareSet(plan) || plan.manyRegisters ? 64 : 8;
   return !plan.pairs && plan.bands == Bands::No && plan.outerK.empty() && plan.n.b == 1 &&
          (isSmall || plan.m.size * countOf(plan.outerM) <= fewRows);
 }
 constexpr int64_t kFewSteps = 256;
+
+// Rows of A that run along k are read in place: as quick as packed rows, and packing them is saved (measured).
+// Not if they lie so that all share one set of the first cache, which has fewer ways than a tall tile has rows.
+// So are few reads of an A that runs along m, again unless neighbours in k share one set.
+static bool readsAInPlace(const ContractPlan &plan) {
+  constexpr int64_t kWays = 8, kFewColumns = 64, kSmall = 32 * 1024;
+  const int64_t n = plan.n.size * countOf(plan.outerN);
+  const bool isSmall = plan.k.size * plan.m.size * plan.bytes <= kSmall, oneSet = plan.mr > kWays && plan.m.a * plan.bytes % kSets == 0;
+  const bool fewReads = n <= 2 * plan.nr() || (n <= kFewColumns && plan.k.a * plan.bytes % kSets != 0);
+  return !plan.pairs && plan.bounds.empty() && plan.outerK.empty() && !oneSet && (isSmall || fewReads || plan.k.a == 1);
+}
+// Each step of one that runs along m reads a line in another place, and the next tile reads most of these lines again. So many of them stay in the near
+// caches until then, though they share few sets there (blocks of 750 steps and less, 64 to 3072 rows on an Intel with AMX: 1.0 to 1.5 times as fast).
+constexpr int64_t kStepsApart = 128;
 
 // Fewer columns at a time, where that costs nothing: as long as all rows of A stay in the second-level cache, it does not matter how often they are
 // read again. Rows of A that are packed are packed before the loop over columns, then. Measured on Zen 4, of 16 to 128 rows in place and of 1024 that
@@ -454,7 +480,11 @@ static void keepRowsOfA(ContractPlan &plan) {
 static void chooseBlocks(ContractPlan &plan) {
   if (plan.bands == Bands::Planar)
     return choosePlanarBlocks(plan);
-  const int64_t longest = readsBInPlace(plan) && rowsShareSet(plan) ? std::min(plan.tiling.steps, kFewSteps) : plan.tiling.steps;
+  int64_t longest = plan.tiling.steps;
+  if (readsBInPlace(plan) && rowsShareSet(plan))
+    longest = std::min(longest, kFewSteps);
+  if (readsAInPlace(plan) && plan.k.a != 1)
+    longest = std::min(longest, kStepsApart);
   int64_t stretches = lengthOfBlocks(plan, longest);
   plan.runs = 1;
   if (plan.kc >= plan.k.size) {
@@ -477,8 +507,7 @@ static void chooseBlocks(ContractPlan &plan) {
   chooseUnroll(plan, last);
 
   bool single = plan.outerK.empty();
-  int64_t m = plan.m.size * countOf(plan.outerM), n = plan.n.size * countOf(plan.outerN);
-  bool smallA = plan.k.size * plan.m.size * plan.bytes <= 32 * 1024;
+  int64_t m = plan.m.size * countOf(plan.outerM);
   bool banded = plan.bands != Bands::No;
   if (plan.wordsOfB || readsBInPlace(plan))
     plan.packB = PackedB::No;
@@ -492,15 +521,11 @@ static void chooseBlocks(ContractPlan &plan) {
   // AMX takes rows of whole blocks from where they lie; not if those that follow each other share one set of the first cache.
   bool wholeRows = plan.a.elem == Elem::BF16 && plan.k.a == 1 && plan.k.size % kPairBlock == 0 && plan.m.size % 16 == 0 && plan.m.a % kPairBlock == 0;
   bool rowsOfBlocks = plan.amx && plan.bounds.empty() && single && wholeRows && plan.m.a * 2 % 4096 != 0;
-  // Rows of A that run along k are read in place: as quick as packed rows, and packing them is saved (measured).
-  // Not if they lie so that all share one set of the first cache, which has fewer ways than a tall tile has rows.
-  // So are few reads of an A that runs along m, again unless neighbours in k share one set.
-  constexpr int64_t kWays = 8, kFewColumns = 64, kRowsInRun = 256;
-  bool windows = !plan.bounds.empty(), oneSet = plan.mr > kWays && plan.m.a * plan.bytes % kSets == 0;
-  bool fewReads = n <= 2 * plan.nr() || (n <= kFewColumns && plan.k.a * plan.bytes % kSets != 0);
+  constexpr int64_t kRowsInRun = 256;
+  bool windows = !plan.bounds.empty();
   if (banded)
     plan.packA = PackedA::Band;
-  else if (rowsOfBlocks || (!plan.pairs && !windows && single && !oneSet && (smallA || fewReads || plan.k.a == 1)))
+  else if (rowsOfBlocks || readsAInPlace(plan))
     plan.packA = PackedA::No;
   else if (plan.k.a == 1 && (windows ? !plan.k.isBounded() : plan.k.size >= plan.lanes))
     plan.packA = PackedA::Rows;

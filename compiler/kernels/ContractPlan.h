@@ -21,7 +21,8 @@
 //
 // Bands (most A with bounds): A is an image of rows, columns and channels. It goes into scratch as it lies, some rows at a time, with
 // zeros where it ends, and tiles read it there: each element is copied once, not once a tap. Taps of a row and their channels follow
-// each other there, so they are one stretch of k, or of the rows of a filter's gradient.
+// each other there, so they are one stretch of k, or of the rows of a filter's gradient. Beside a band whose places are k, a B of few columns is
+// read where it lies.
 //
 // Of pairs, too. Where the CPU has vdpbf16ps, a band holds words: two channels of a place, if rows of C are places, or a channel
 // of a place and of the second one behind it, if places are k. A run of k may be several stretches of the band then. For AMX a run is one stretch

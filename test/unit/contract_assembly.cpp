@@ -153,6 +153,37 @@ static void checkNearRows(const std::string &cpu) {
   expect(plan.m.size == kPlaces && plan.m.c == 2 * kOut, cpu + ": rows of a tile are " + std::to_string(plan.m.c) + " elements apart");
 }
 
+// A convolution of one channel: neighbouring places read the same element at several taps of a row. Where tiles have no registers for these elements from
+// one tap to the next, their chains would go to the stack.
+static void checkSharedElements(const std::string &cpu) {
+  constexpr int64_t kExamples = 4, kSize = 28, kTaps = 5, kOut = 32, kBefore = kTaps / 2;
+  kernels::ContractSpec spec;
+  spec.m = {kExamples, kSize, kSize};
+  spec.n = {kOut};
+  spec.k = {kTaps, kTaps, 1};
+  spec.a.buffer = 0, spec.b.buffer = 1, spec.c.buffer = 2;
+  spec.a.strides = {kSize * kSize, kSize, 1, kSize, 1, 1};
+  spec.a.offset = -kBefore * (kSize + 1);
+  spec.b.strides = {kTaps * kOut, kOut, kOut, 1};
+  spec.c.strides = {kSize * kSize * kOut, kSize * kOut, kOut, 1};
+  spec.bounds = {{-kBefore, kSize, {0, 1, 0, 1, 0, 0}}, {-kBefore, kSize, {0, 0, 1, 0, 1, 0}}};
+  kernels::TargetInfo target = target::infoOf(cpu);
+  test::KernelHarness harness(cpu);
+  auto builder = harness.builder();
+  kernels::buildContract(builder, harness.module(), "convolution", spec, target);
+  const std::string name = cpu + " convolution of one channel";
+  if (!harness.compile()) {
+    expect(false, name + ": " + harness.error());
+    return;
+  }
+  int vectorsOnStack = 0;
+  std::istringstream assembly(harness.assembly());
+  for (std::string line; std::getline(assembly, line);)
+    vectorsOnStack += contains(line, "(%rsp") && (contains(line, "%zmm") || contains(line, "%ymm"));
+  kernels::ContractPlan plan = kernels::planContract(spec, target);
+  expect(vectorsOnStack < plan.mr * plan.nv, name + ": " + std::to_string(vectorsOnStack) + " accesses to vectors on the stack");
+}
+
 int main() {
   for (auto &cpu : {std::pair<std::string, int>{"haswell", 10}, {"skylake-avx512", 20}, {"znver4", 20}}) {
     checkTile(cpu.first, 1024, 1024, 1024, false, false, cpu.second);
@@ -162,6 +193,8 @@ int main() {
     checkTile(cpu.first, 64, 64, 64, false, false, cpu.second);
     checkNearRows(cpu.first);
   }
+  for (const char *cpu : {"haswell", "skylake-avx512", "znver4", "sapphirerapids"})
+    checkSharedElements(cpu);
   for (bool transposeA : {false, true})
     for (bool transposeB : {false, true})
       checkWords("znver4", transposeA, transposeB);
