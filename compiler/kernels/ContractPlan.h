@@ -227,8 +227,11 @@ double choosePlanarTile(ContractPlan &);   // the same cycles, of places in lane
 bool canBeInOrder(const ContractPlan &);
 ContractPlan inOrder(ContractPlan);
 
-// The tile and the blocks, of a plan whose dims are formed (Tiling.cpp).
+// The tile, and how large blocks may be, of a plan whose dims are formed (Tiling.cpp).
 void chooseTiling(ContractPlan &, const ContractSpec &, const TargetInfo &);
+
+// The blocks, and what is packed and fetched ahead, of a plan with dims and a tile (ContractBlocks.cpp).
+void chooseBlocks(ContractPlan &);
 
 // Merges dims, exchanges operands where that makes C contiguous, chooses tiles and blocks by shape and target.
 ContractPlan planContract(const ContractSpec &, const TargetInfo &);
