@@ -6,13 +6,12 @@
 // A product rounds what it reads as f32 in any case, so no bit changes. On a GPU every tile of outputs reads the weights again. Of bf16 that is half
 // the bytes, and copies bring them into shared memory without a register.
 #include "compiler/transforms/NarrowWeights.h"
-#include "dialects/nn/NN.h"
 
 using namespace mlir;
 
 namespace cinch {
 
-static bool isOfBF16(nn::ContractOp product) {
+bool isOfBF16(nn::ContractOp product) {
   return product->hasAttr(nn::kBF16Attr) ||
          llvm::any_of(product->getOperands(), [](Value value) { return nn::tensorOf(value).getElementType().isBF16(); });
 }

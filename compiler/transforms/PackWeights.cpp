@@ -1,15 +1,15 @@
 // PackWeights.cpp: a product of bf16 in a loop along an axis reads its weights as words of two neighbours in k.
 //
 //     nn.scan .. with (%w) {                                    %p = words of %w : tensor<K/2 x N x 2 x bf16>
-//       %y = nn.contract %x [0, 2], %w [1, 2]                   nn.scan .. with (%w, %p) {
+//       %y = nn.contract %x [0, 2], %w [1, 2]                   nn.scan .. with (%p) {
 //     }                                                   ->      %q = nn.reshape %x : K as K/2 x 2
 //                                                                 %y = nn.contract %q [0, 2, 3], %p [2, 1, 3]
 //                                                               }
 //
-// AMX takes such words from where they lie (kernels/ContractAmx.cpp). Otherwise every trip rounds the weights and copies them into this order, which takes as long as
-// the product itself where few rows are multiplied. The elements of k are summed in the same order, so no bit changes.
+// AMX takes such words from where they lie (kernels/ContractAmx.cpp). Otherwise every trip rounds the weights and copies them into this order, which
+// takes as long as the product itself where few rows are multiplied. The elements of k are summed in the same order, so no bit changes.
 #include "compiler/transforms/PackWeights.h"
-#include "dialects/nn/NN.h"
+#include "compiler/transforms/NarrowWeights.h"
 
 using namespace mlir;
 
@@ -26,11 +26,6 @@ struct Reading {
   Value weights;                     // of the function
   SmallVector<nn::ScanOp> loops;     // from the product's one outwards
 };
-
-bool isOfBF16(nn::ContractOp product) {
-  return product->hasAttr(nn::kBF16Attr) ||
-         llvm::any_of(product->getOperands(), [](Value value) { return nn::tensorOf(value).getElementType().isBF16(); });
-}
 
 // The argument of the function that `value` is in every trip, and the loops on the way; none: it is something else.
 Value sameInEachTrip(Value value, SmallVectorImpl<nn::ScanOp> &loops) {

@@ -258,6 +258,29 @@ def workers():
     programs.in_parallel(train, enumerate(cases))
 
 
+def workers_in_bf16():
+    """Weights have copies in bf16, whatever the workers: one set of bits on a kind of GPU, in as little memory as they can, with the host's and without."""
+    source, folder, sizes = runtime.gpt()
+    target, sizes = "nvidia:a100", [*sizes, "--set", "train.precision=bf16"]
+    priced = [*sizes, "--target", target]
+
+    def left(name, count, *flags):
+        out = programs.FOLDER / (name + "-out")
+        settings = dict(devices=2, arenas=count) if count > 1 else {}
+        standin.Program(source, name, *sizes, *flags, target=target).run("--data", folder, "--out", out, "--quiet", tensor="a100", **settings)
+        return runtime.final(out)
+
+    wanted = left("narrow", 1)
+    for number, (ways, count) in enumerate(((["--stages", "2"], 2), (["--stages", "2", "--replicas", "2", "--microbatch", "1"], 4))):
+        planned = programs.call([programs.CINCH, source, *priced, *ways, "--stop-after", "planned", "--emit", "plan", "-o", "-"]).stdout
+        verdicts.expect(re.search(r"attn.qkv: cast.*\(tensor<36x12xf32>\) -> tensor<36x12xbf16>", planned), "%s: weights have no copies" % ways)
+        for place, host in enumerate(([], ["--host-memory-budget", "1GiB"])):
+            least = smallest(source, *priced, *ways, *host)
+            found = left("narrow%d-%d" % (number, place), count, *ways, *host, "--memory-budget", least)
+            verdicts.expect(found == wanted, "%s %s in %d bytes: other bits than one worker's" % (ways, host, least))
+        verdicts.expect(left("narrow%d" % number, count, *ways) == wanted, "%s: other bits than one worker's" % ways)
+
+
 def worker_processes():
     """A GPT that is evaluated and saved, on workers that are processes, which send state to who writes it; killed, and on with one worker."""
     source, folder, sizes = runtime.gpt()
@@ -359,7 +382,7 @@ def refusals():
 
 
 def main():
-    for test in (plans, values, values_stopped, other_programs, double, stopped, closed_gate, workers, worker_processes, forgotten_waits, refusals):
+    for test in (plans, values, values_stopped, other_programs, double, stopped, closed_gate, workers, workers_in_bf16, worker_processes, forgotten_waits, refusals):
         if len(sys.argv) < 2 or any(word in test.__name__ for word in sys.argv[1:]):
             test()
 
