@@ -195,6 +195,7 @@ private:
       note(value);
     DenseSet<Value> cut = cheapestToSave(scan, read, savedForOutside);
     stackAll(cut);
+    addStacked(scan, read, cut);
     IRMapping inside;
     bringIn(cut, inside);
     computeAgain(scan, read, *block, parts.yields, inside);

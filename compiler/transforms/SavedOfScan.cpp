@@ -58,6 +58,17 @@ DenseSet<Value> cheapestToSave(nn::ScanOp scan, const llvm::SetVector<Value> &re
   return cut;
 }
 
+void addStacked(nn::ScanOp scan, const llvm::SetVector<Value> &read, DenseSet<Value> &cut) {
+  DenseSet<Value> needed(read.begin(), read.end());
+  for (Operation &op : llvm::reverse(scan.block().without_terminator())) {
+    for (Value result : op.getResults())
+      if (needed.contains(result) && stackOf(scan, result) >= 0)
+        cut.insert(result);
+    if (llvm::any_of(op.getResults(), [&](Value result) { return needed.contains(result) && !cut.contains(result); }))
+      needed.insert(op.operand_begin(), op.operand_end());
+  }
+}
+
 void computeAgain(nn::ScanOp scan, const llvm::SetVector<Value> &read, Block &backward, SmallVectorImpl<Value> &yields, IRMapping &inside) {
   DenseSet<Value> needed(read.begin(), read.end());
   SmallVector<Operation *> ops;

@@ -19,6 +19,9 @@ bool isSameInEachTrip(mlir::Value);
 int stackOf(nn::ScanOp, mlir::Value);
 // The values of a trip to save, for what is in `read`; what is in `kept` is saved anyway.
 mlir::DenseSet<mlir::Value> cheapestToSave(nn::ScanOp, const llvm::SetVector<mlir::Value> &read, const llvm::SetVector<mlir::Value> &kept);
+// Values that are stacked in any case (as the state behind each trip is, where the states before are asked for) are read as they are and not
+// computed again: those that `read` can be computed from join the cut.
+void addStacked(nn::ScanOp, const llvm::SetVector<mlir::Value> &read, mlir::DenseSet<mlir::Value> &cut);
 // What of `read` is not `inside` the backward body yet is computed at its begin, in the order of the forward body, and takes the place of what
 // the body and its yields name.
 void computeAgain(nn::ScanOp, const llvm::SetVector<mlir::Value> &read, mlir::Block &backward, mlir::SmallVectorImpl<mlir::Value> &yields,
