@@ -122,6 +122,7 @@ private:
   void emitSquares();
   void square(Value rest, Value row, Value column, int64_t rows, int64_t columns);
   Value placeIn(const View &, const std::vector<size_t> &dims, Value linear);
+  void askForLine(const View &, Elem, Value at, bool toWrite);
   Value loadLine(int node, Value at, int64_t count);
   void storeLine(const LoopStore &, Value at, Value value, int64_t count);
 

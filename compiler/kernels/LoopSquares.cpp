@@ -3,6 +3,9 @@
 // It is done in squares. What is loaded along the one dim is turned in registers, so that lines of all buffers are read and written as a
 // whole, where a loop over the columns of some would take an element from every line of the others. Each element is computed as it is in
 // any other order.
+//
+// Neither the lines that are turned nor those that are stored lie side by side, so that a CPU does not foresee them. They are asked for: what
+// this square stores before it loads, and what is loaded two squares further along.
 #include "compiler/kernels/LoopEmitter.h"
 #include "compiler/kernels/MathEmit.h"
 #include "compiler/kernels/Transpose.h"
@@ -57,10 +60,20 @@ void LoopEmitter::storeLine(const LoopStore &store, Value at, Value value, int64
   }
 }
 
+void LoopEmitter::askForLine(const View &view, Elem elem, Value at, bool toWrite) {
+  memref::PrefetchOp::create(b, loc, buffer(view.buffer, elem), ValueRange{at}, toWrite, /*localityHint=*/3, /*isDataCache=*/true);
+}
+
 // `rows` of the range across, from `row` on, and `columns` of the range along.
 void LoopEmitter::square(Value rest, Value row, Value column, int64_t rows, int64_t columns) {
   const LoopPlan::Transposition &shape = plan.transposition;
   auto beginOf = [&](const View &view) { return addIndex(index(view.offset), placeIn(view, shape.rest, rest)); };
+  auto lineOf = [&](const View &view, int64_t i) {
+    return addIndex(addIndex(beginOf(view), row), placeIn(view, shape.along, addIndex(column, index(i))));
+  };
+  for (const LoopStore &store : spec.stores)
+    for (int64_t i = 0; i < columns; ++i)
+      askForLine(store.view, spec.nodes[store.node].elem, lineOf(store.view, i), /*toWrite=*/true);
   std::vector<SmallVector<Value>> lines(spec.nodes.size());
   for (size_t n = 0; n < spec.nodes.size(); ++n) {
     if (!plan.needed[n] || !shape.turned[n])
@@ -69,13 +82,14 @@ void LoopEmitter::square(Value rest, Value row, Value column, int64_t rows, int6
     Value begin = addIndex(beginOf(view), column);
     Value none = emitNumber(b, loc, VectorType::get({shape.lanes}, valueType(b, spec.nodes[n].elem)), 0);
     SmallVector<Value> loaded(shape.lanes, none);
+    auto turnedLine = [&](int64_t i) { return addIndex(begin, placeIn(view, shape.across, addIndex(row, index(i)))); };
     for (int64_t i = 0; i < rows; ++i)
-      loaded[i] = loadLine(int(n), addIndex(begin, placeIn(view, shape.across, addIndex(row, index(i)))), columns);
+      askForLine(view, spec.nodes[n].elem, addIndex(turnedLine(i), index(2 * shape.lanes)), /*toWrite=*/false);
+    for (int64_t i = 0; i < rows; ++i)
+      loaded[i] = loadLine(int(n), turnedLine(i), columns);
     lines[n] = emitTransposed(b, loc, loaded);
   }
   for (int64_t i = 0; i < columns; ++i) {
-    Value at = addIndex(column, index(i));
-    auto placeOf = [&](const View &view) { return addIndex(addIndex(beginOf(view), row), placeIn(view, shape.along, at)); };
     std::vector<Value> values(spec.nodes.size());
     for (size_t n = 0; n < spec.nodes.size(); ++n) {
       const LoopNode &node = spec.nodes[n];
@@ -86,7 +100,7 @@ void LoopEmitter::square(Value rest, Value row, Value column, int64_t rows, int6
       } else if (plan.constant[n]) {
         values[n] = vector::BroadcastOp::create(b, loc, VectorType::get({shape.lanes}, scalars[n].getType()), scalars[n]);
       } else if (node.op == LoopOp::Load) {
-        values[n] = loadLine(int(n), placeOf(node.view), rows);
+        values[n] = loadLine(int(n), lineOf(node.view, i), rows);
       } else {
         Values args;
         for (int arg : node.args)
@@ -95,13 +109,13 @@ void LoopEmitter::square(Value rest, Value row, Value column, int64_t rows, int6
       }
     }
     for (const LoopStore &store : spec.stores)
-      storeLine(store, placeOf(store.view), values[store.node], rows);
+      storeLine(store, lineOf(store.view, i), values[store.node], rows);
   }
 }
 
 // Some squares above one another, then those beside them: all buffers are walked some lines at a time.
 void LoopEmitter::emitSquares() {
-  constexpr int64_t kAbove = 4;
+  constexpr int64_t kAbove = 2;
   const LoopPlan::Transposition &shape = plan.transposition;
   int64_t lanes = shape.lanes, along = plan.sizeOf(shape.along), across = plan.sizeOf(shape.across);
   int64_t columns = (along + lanes - 1) / lanes, rows = (across + lanes - 1) / lanes;
