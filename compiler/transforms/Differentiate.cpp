@@ -52,6 +52,17 @@ static void eraseDead(Block &block) {
       op->erase();
 }
 
+// Where no derivative is left to take, a value with derivative 0 is the value: one, not two to keep. Of an argument it stays, as the copy that a
+// state needs whose new value is another state's old one.
+static void dropStops(ModuleOp module) {
+  module->walk([](nn::StopGradientOp stop) {
+    if (isa<BlockArgument>(stop.getX()))
+      return;
+    stop.replaceAllUsesWith(stop.getX());
+    stop->erase();
+  });
+}
+
 namespace {
 struct Differentiate : cinch::impl::DifferentiateBase<Differentiate> {
   void runOnOperation() final {
@@ -85,6 +96,7 @@ struct Differentiate : cinch::impl::DifferentiateBase<Differentiate> {
     for (Operation *op : builder.made())
       op->walk([&](Operation *inner) { inner->setAttr(nn::kBackwardAttr, UnitAttr::get(&getContext())); });
     getOperation()->walk([](nn::AddOp add) { add->removeDiscardableAttr(nn::kStreamAttr); });
+    dropStops(getOperation());
     eraseDead(step.getBody().front());
     step->removeAttr(nn::kTrainingAttr);
     step->removeAttr(nn::kRunValuesAttr);
