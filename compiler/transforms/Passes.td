@@ -77,7 +77,8 @@ def Differentiate : Pass<"differentiate", "::mlir::ModuleOp"> {
     each use of a value without the batch axis in work on examples has a sum of its own, and only the sums are added: so the sums
     accumulate over micro-batches and the additions come behind. New values of states (results of `@step` with `nn.path`) are results of
     `@train` as they are. Only what a trained parameter needs is computed. Parameters that
-    the loss does not reach, and frozen ones, are left as they are.
+    the loss does not reach, and frozen ones, are left as they are. Behind the sweep, `nn.stop_gradient` of anything but an argument is the
+    value itself.
   }];
   let dependentDialects = ["::cinch::nn::NNDialect", "::mlir::func::FuncDialect"];
 }

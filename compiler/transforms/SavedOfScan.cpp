@@ -62,7 +62,7 @@ void addStacked(nn::ScanOp scan, const llvm::SetVector<Value> &read, DenseSet<Va
   DenseSet<Value> needed(read.begin(), read.end());
   for (Operation &op : llvm::reverse(scan.block().without_terminator())) {
     for (Value result : op.getResults())
-      if (needed.contains(result) && stackOf(scan, result) >= 0)
+      if (needed.contains(result) && !isSameInEachTrip(result) && stackOf(scan, result) >= 0)
         cut.insert(result);
     if (llvm::any_of(op.getResults(), [&](Value result) { return needed.contains(result) && !cut.contains(result); }))
       needed.insert(op.operand_begin(), op.operand_end());

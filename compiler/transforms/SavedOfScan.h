@@ -19,8 +19,8 @@ bool isSameInEachTrip(mlir::Value);
 int stackOf(nn::ScanOp, mlir::Value);
 // The values of a trip to save, for what is in `read`; what is in `kept` is saved anyway.
 mlir::DenseSet<mlir::Value> cheapestToSave(nn::ScanOp, const llvm::SetVector<mlir::Value> &read, const llvm::SetVector<mlir::Value> &kept);
-// Values that are stacked in any case (as the state behind each trip is, where the states before are asked for) are read as they are and not
-// computed again: those that `read` can be computed from join the cut.
+// A value that is stacked in any case is read as it is and not computed again. (The state behind each trip is stacked where the states before the
+// trips are asked for.) Such values join the cut where the way from the cut to `read` leads over them.
 void addStacked(nn::ScanOp, const llvm::SetVector<mlir::Value> &read, mlir::DenseSet<mlir::Value> &cut);
 // What of `read` is not `inside` the backward body yet is computed at its begin, in the order of the forward body, and takes the place of what
 // the body and its yields name.
