@@ -36,6 +36,11 @@ def outside(text):
     return count
 
 
+def training(text):
+    """Of a printed program what a step of training does: evaluation and prediction have convolutions of their own."""
+    return re.search(r"func\.func @train\b.*?(?=func\.func @|\Z)", text, re.DOTALL)[0]
+
+
 def operations(source, *options):
     """Floating-point operations of the products, convolutions and attention of a step."""
     plan = programs.plan(source, *options, "--memory-budget", "1000GiB")
@@ -44,7 +49,7 @@ def operations(source, *options):
     done = subprocess.run([programs.CINCH, str(source), *options, "--stop-after", "differentiated"], capture_output=True, text=True)
     if done.returncode:
         raise programs.Failed(f"cinch {source}: exit {done.returncode}\n{done.stderr[:2000]}")
-    return count - outside(done.stdout)
+    return count - outside(training(done.stdout))
 
 
 def peak(threads, precision):
