@@ -97,10 +97,17 @@ std::vector<solve::Variant> rowVariants(const analysis::Step &step, const analys
   variants.push_back(std::move(plain));
   if (options.rowBlocks < 0 || (options.rowsAsked > 0 && (graph.positions != options.rowsAsked || solve::findRowWork(graph).empty())))
     return variants;
+  std::vector<std::vector<solve::RowRange>> classes = rangesByWidth(graph);
+  const std::string noWork = "no work of this program can run in blocks of " + std::to_string(options.rowBlocks) +
+                             " rows: it needs kernels that are independent for each position and share a value at least twice as wide as "
+                             "what they read and leave; expected blocks of rows to be auto or none";
+  if (options.rowBlocks > 0 && options.rowsAsked == 0 && classes.empty()) { // another micro-batch or size would not help
+    error = noWork;
+    return variants;
+  }
   std::vector<solve::RowBlock> sizes = allowedBlocks(step, graph, options, error);
   if (!error.empty() || sizes.empty())
     return variants;
-  std::vector<std::vector<solve::RowRange>> classes = rangesByWidth(graph);
   if (options.rowBlocks > 0 && !classes.empty())
     classes.erase(classes.begin(), classes.end() - 1);
   bool images = llvm::any_of(graph.kernels, [](const solve::Kernel &kernel) { return !kernel.reach.empty(); });
@@ -126,9 +133,7 @@ std::vector<solve::Variant> rowVariants(const analysis::Step &step, const analys
   if (options.rowBlocks > 0 && variants.size() > 1)
     variants.erase(variants.begin());
   else if (options.rowBlocks > 0 && options.rowsAsked == 0)
-    error = "no work of this program can run in blocks of " + std::to_string(options.rowBlocks) +
-            " rows: it needs kernels that are independent for each position and share a value at least twice as wide as "
-            "what they read and leave; expected blocks of rows to be auto or none";
+    error = noWork;
   return variants;
 }
 
