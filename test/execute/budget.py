@@ -31,14 +31,14 @@ def smallest_budget(program, flags):
     return int(match.group(1))
 
 
-def check_notations(program, least):
+def check_notations(program, flags, least):
     """Bytes as messages print them, and fractions of a unit, which are rounded down."""
     for word, bytes_meant in ((str(least), least), ("%.7fMiB" % (least / 2**20 + 0.6e-6), least)):
-        done = programs.call([programs.CINCH, "plan", "--json", str(program), "--memory-budget", word], allowed=(0, 1, 2))
+        done = programs.call([programs.CINCH, "plan", "--json", str(program), *flags, "--memory-budget", word], allowed=(0, 1, 2))
         plan = json.loads(done.stdout) if done.returncode == 0 else {}
         verdicts.expect(plan.get("budget") == bytes_meant, "a budget of %s: %s" % (word, plan.get("budget", done.stdout[-300:])))
     for word in ("12x", "-5", "1e9", "0.5"):
-        done = programs.call([programs.CINCH, "plan", str(program), "--memory-budget", word], allowed=(0, 1, 2))
+        done = programs.call([programs.CINCH, "plan", str(program), *flags, "--memory-budget", word], allowed=(0, 1, 2))
         verdicts.expect(done.returncode == 2 and "--memory-budget" in done.stdout, "a budget of %s is taken" % word)
 
 
@@ -50,6 +50,7 @@ def watched_run(exe, data, words, prefix=()):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        errors="replace", # a model of bytes may write any
     )
     peak = 0
     while process.poll() is None:
@@ -194,7 +195,7 @@ def main():
     text, _, _ = watched_run(free, data, ["--steps", str(options.steps)])
     most = int(re.search(r"peak memory (\d+) bytes", text).group(1))
     least = smallest_budget(options.program, flags)
-    check_notations(options.program, least)
+    check_notations(options.program, flags, least)
     below = programs.compiled(
         options.program, "below", "--memory-budget", kibibytes(least - 1024), *flags, allowed=(0, 1)
     )
