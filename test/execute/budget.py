@@ -50,7 +50,7 @@ def watched_run(exe, data, words, prefix=()):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        errors="replace", # a model of bytes may write any
+        errors="replace",  # a model of bytes may write any
     )
     peak = 0
     while process.poll() is None:
