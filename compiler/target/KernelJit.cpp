@@ -59,10 +59,6 @@ static bool permitAmx() {
 }
 
 bool KernelJit::compile() {
-  if (infoOf(state->cpu).amx && !permitAmx()) {
-    state->error = "the operating system does not let programs use AMX";
-    return false;
-  }
   std::clock_t start = std::clock();
   if (failed(verify(*state->module)) || failed(lowerKernels(*state->module)))
     return false;
@@ -91,6 +87,10 @@ bool KernelJit::compile() {
 }
 
 KernelFunction KernelJit::lookup(const std::string &name) {
+  if (infoOf(state->cpu).amx && !permitAmx()) {
+    state->error += "the operating system does not let programs use AMX";
+    return nullptr;
+  }
   auto symbol = state->jit->lookup(name);
   if (!symbol) {
     state->error += llvm::toString(symbol.takeError());

@@ -30,7 +30,7 @@ public:
   mlir::OpBuilder builder(); // inserts at the end of the module
   bool compile();            // lowers the module in place; false: see error()
   const std::string &error() const;
-  KernelFunction lookup(const std::string &name);
+  KernelFunction lookup(const std::string &name); // to be called on this machine; null where it cannot be: see error()
   std::string assembly(); // of the whole module, after compile()
   double compileSeconds() const; // processor time
 
