@@ -36,7 +36,7 @@ void infoCommand() {
       if (inOrder && spec.files.size > 1)
         more.add(" and %lld more", (long long)spec.files.size - 1);
       say("data         %s.%s: %s%s from %s(%s%s)", spec.name, spec.fields[i].name, nameOf(spec.fields[i].elem),
-          describe(spec.fields[i].shape).text, spec.source, !inOrder && i < spec.files.size ? spec.files[i] : spec.files[0], more.data ? more.data : "");
+          describe(spec.fields[i].shape).text, spec.source, !inOrder && i < spec.files.size ? spec.files[i] : spec.files[0], more.data);
     }
   if (const Entry *predict = meta.entry("predict"))
     for (const EntryValue &result : predict->results)

@@ -9,6 +9,8 @@
 #include "runtime/Run.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,20 +18,46 @@
 
 namespace cinch::rt {
 
-constexpr int kColumnsMax = 64;
-static const char *names[kColumnsMax] = {"loss", "mean_loss", "lr", "norm", "examples_per_second", "seconds"};
-static double values[kColumnsMax];
-static bool present[kColumnsMax];
-static int columns = kFirstMetric;
+static const char *const kFixed[kFirstMetric] = {"loss", "mean_loss", "lr", "norm", "examples_per_second", "seconds"};
+static List<const char *> names;
+static double *values;
+static bool *present;
+static char *rowText; // of the header, and of each row
+static int64_t rowSize = 0, rowMax = 0;
 static int csvFile = -1, jsonlFile = -1, eventFile = -1;
 static bool warned = false, hasPage = false;
 static double nextPage = 0; // seconds since the start
 
+static void beginColumns() {
+  for (int i = 0; names.size < kFirstMetric; ++i)
+    names.add() = kFixed[i];
+}
+
 int addColumn(const char *name) {
-  if (columns == kColumnsMax)
-    return kColumnsMax - 1;
-  names[columns] = name;
-  return columns++;
+  beginColumns();
+  names.add() = name;
+  return int(names.size) - 1;
+}
+
+// Room for as many columns as there are. A number has at most 24 characters, and in a row of JSON its name stands before it.
+static void prepareRow() {
+  beginColumns();
+  values = allocateArray<double>(names.size);
+  present = allocateArray<bool>(names.size);
+  rowMax = 64;
+  for (const char *name : names)
+    rowMax += int64_t(strlen(name)) + 32;
+  rowText = allocateArray<char>(rowMax);
+}
+
+static void __attribute__((format(printf, 1, 2))) addToRow(const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  int written = vsnprintf(rowText + rowSize, size_t(rowMax - rowSize), format, arguments);
+  va_end(arguments);
+  if (written < 0 || written >= rowMax - rowSize)
+    failInternal("a row of the logs has more than %lld bytes", (long long)rowMax);
+  rowSize += written;
 }
 
 static void complain(const char *path) {
@@ -38,44 +66,57 @@ static void complain(const char *path) {
   warned = true;
 }
 
+// Whether a row, of which these are the first characters, is one of a step beyond `lastStep`.
+static bool isBeyond(const char *row, int64_t lastStep, bool json) {
+  if (json && strncmp(row, "{\"step\":", 8) == 0)
+    row += 8;
+  return *row >= '0' && *row <= '9' && strtoll(row, nullptr, 10) > lastStep;
+}
+
 // The length of the rows whose step is at most `lastStep`; a row without its end of line does not count.
 static int64_t lengthOfRows(int fd, int64_t size, int64_t lastStep, bool json) {
-  char buffer[8192];
+  char buffer[8192], head[32];
+  size_t used = 0; // of `head`
   int64_t kept = 0;
-  while (kept < size) {
-    int64_t now = size - kept < int64_t(sizeof buffer) - 1 ? size - kept : int64_t(sizeof buffer) - 1;
-    if (!readAt(fd, buffer, size_t(now), kept))
+  for (int64_t done = 0; done < size;) {
+    const int64_t now = size - done < int64_t(sizeof buffer) ? size - done : int64_t(sizeof buffer);
+    if (!readAt(fd, buffer, size_t(now), done))
       return kept;
-    buffer[now] = 0;
-    int64_t at = 0;
-    while (char *end = static_cast<char *>(memchr(buffer + at, '\n', size_t(now - at)))) {
-      const char *row = buffer + at;
-      if (json && strncmp(row, "{\"step\":", 8) == 0)
-        row += 8;
-      if (*row >= '0' && *row <= '9' && strtoll(row, nullptr, 10) > lastStep)
-        return kept + at;
-      at = end - buffer + 1;
+    for (int64_t i = 0; i < now; ++i) {
+      if (buffer[i] != '\n') {
+        if (used < sizeof head - 1)
+          head[used++] = buffer[i];
+        continue;
+      }
+      head[used] = 0;
+      used = 0;
+      if (isBeyond(head, lastStep, json))
+        return kept;
+      kept = done + i + 1;
     }
-    if (at == 0)
-      return kept; // torn, or no row of ours
-    kept += at;
+    done += now;
   }
   return kept;
 }
 
-static void headerOf(Text &header) {
-  header.add("step");
-  for (int i = 0; i < columns; ++i)
-    header.add(",%s", names[i]);
-  header.add("\n");
+static void headerToRow() {
+  rowSize = 0;
+  addToRow("step");
+  for (const char *name : names)
+    addToRow(",%s", name);
+  addToRow("\n");
 }
 
 // Whether the rows of a csv log have the columns that ours will have.
 static bool sameColumns(int fd, int64_t size) {
-  Text header;
-  char there[sizeof header.data];
-  headerOf(header);
-  return size >= int64_t(header.size) && readAt(fd, there, header.size, 0) && memcmp(there, header.data, header.size) == 0;
+  char there[512];
+  headerToRow();
+  bool same = size >= rowSize;
+  for (int64_t at = 0; same && at < rowSize; at += int64_t(sizeof there)) {
+    const size_t now = size_t(rowSize - at < int64_t(sizeof there) ? rowSize - at : int64_t(sizeof there));
+    same = readAt(fd, there, now, at) && memcmp(there, rowText + at, now) == 0;
+  }
+  return same;
 }
 
 static int openLog(const char *name, int64_t lastStep, int kind) {
@@ -104,9 +145,8 @@ static int openLog(const char *name, int64_t lastStep, int kind) {
   if (kept == 0 && kind == kTensorBoard)
     beginEvents(fd);
   if (kept == 0 && kind == kCsv) {
-    Text header;
-    headerOf(header);
-    if (!writeAll(fd, header.data, header.size))
+    headerToRow();
+    if (!writeAll(fd, rowText, size_t(rowSize)))
       complain(path.text);
   }
   return fd;
@@ -127,6 +167,7 @@ void closeLogs() {
 }
 
 void openLogs(unsigned sinks, int64_t lastStep) {
+  prepareRow();
   hasPage = (sinks & kHtml) != 0;
   if (hasPage)
     sinks |= kCsv;
@@ -155,29 +196,29 @@ static bool isSingle(int column, bool single) {
 
 void writeRow(int64_t step, unsigned sinks, bool single) {
   char number[40];
+  const int columns = int(names.size);
   if (sinks & (kCsv | kHtml) && csvFile >= 0) {
-    Text row;
-    row.add("%lld", (long long)step);
+    rowSize = 0;
+    addToRow("%lld", (long long)step);
     for (int i = 0; i < columns; ++i)
-      row.add(",%s", present[i] ? exact(number, values[i], isSingle(i, single)) : "");
-    row.add("\n");
-    if (!writeAll(csvFile, row.data, row.size))
+      addToRow(",%s", present[i] ? exact(number, values[i], isSingle(i, single)) : "");
+    addToRow("\n");
+    if (!writeAll(csvFile, rowText, size_t(rowSize)))
       complain("log.csv");
   }
   if (sinks & kJsonl && jsonlFile >= 0) {
-    Text row;
-    row.add("{\"step\":%lld", (long long)step);
+    rowSize = 0;
+    addToRow("{\"step\":%lld", (long long)step);
     for (int i = 0; i < columns; ++i)
       if (present[i])
-        row.add(",\"%s\":%s", names[i],
-                __builtin_isfinite(values[i]) ? exact(number, values[i], isSingle(i, single)) : "null");
-    row.add("}\n");
-    if (!writeAll(jsonlFile, row.data, row.size))
+        addToRow(",\"%s\":%s", names[i], __builtin_isfinite(values[i]) ? exact(number, values[i], isSingle(i, single)) : "null");
+    addToRow("}\n");
+    if (!writeAll(jsonlFile, rowText, size_t(rowSize)))
       complain("log.jsonl");
   }
   if (sinks & kTensorBoard && eventFile >= 0)
-    appendEvent(eventFile, step, names, values, present, columns);
-  memset(present, 0, sizeof present);
+    appendEvent(eventFile, step, names.items, values, present, columns);
+  memset(present, 0, size_t(columns));
   if (sinks & kHtml && hasPage && secondsSoFar() >= nextPage)
     writePage();
 }

@@ -72,12 +72,29 @@ void beginEvents(int fd) {
   writeRecord(fd, event);
 }
 
+static void writeSummary(int fd, int64_t step, const Message &summary) {
+  Message event;
+  addTime(event);
+  event.byte(0x10);
+  event.varint(uint64_t(step));
+  event.byte(0x2a);
+  event.varint(summary.size);
+  event.raw(summary.data, summary.size);
+  writeRecord(fd, event);
+}
+
+// In as many records of one step as it takes.
 void appendEvent(int fd, int64_t step, const char *const *tags, const double *values, const bool *present, int count) {
+  constexpr size_t kMost = 5800; // bytes of a record's values
   Message summary;
   for (int i = 0; i < count; ++i) {
     size_t length = present[i] ? strlen(tags[i]) : 0;
-    if (!present[i] || length > 100 || summary.size + length + 16 > 5800)
+    if (!present[i] || length + 16 > kMost)
       continue;
+    if (summary.size + length + 16 > kMost) {
+      writeSummary(fd, step, summary);
+      summary.size = 0;
+    }
     float value = float(values[i]);
     summary.byte(0x0a);
     summary.varint(length + 7);
@@ -87,14 +104,7 @@ void appendEvent(int fd, int64_t step, const char *const *tags, const double *va
     summary.byte(0x15);
     summary.raw(&value, 4);
   }
-  Message event;
-  addTime(event);
-  event.byte(0x10);
-  event.varint(uint64_t(step));
-  event.byte(0x2a);
-  event.varint(summary.size);
-  event.raw(summary.data, summary.size);
-  writeRecord(fd, event);
+  writeSummary(fd, step, summary);
 }
 
 int64_t lengthOfEvents(int fd, int64_t size, int64_t lastStep) {

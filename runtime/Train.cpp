@@ -18,8 +18,8 @@ namespace cinch::rt {
 
 namespace {
 
-double *evaluated;  // values of the last evaluation, all data sets of the program in turn
-bool *evaluatedNow; // one a data set: at this very step
+double *evaluated;  // values of the last evaluation, all rules in turn
+bool *evaluatedNow; // one a rule: at this very step
 int *firstColumn;   // one a data set: where its metrics stand in the logs, 0: nowhere
 unsigned everySink; // of any rule
 int64_t plainEvery; // without a rule for logs, a line every so many steps
@@ -151,9 +151,9 @@ void findState() {
 void prepareColumns() {
   const Meta &meta = run.meta;
   const Entry *eval = meta.entry("eval");
-  evaluatedNow = allocateArray<bool>(meta.datasets.size);
+  evaluatedNow = allocateArray<bool>(meta.every.size);
   firstColumn = allocateArray<int>(meta.datasets.size);
-  evaluated = allocateArray<double>(meta.datasets.size * (evalValueCount() + 1));
+  evaluated = allocateArray<double>(meta.every.size * evalValueCount());
   bool anyLog = false;
   for (const Every &every : meta.every) {
     if (every.kind == Every::Log) {
@@ -178,21 +178,55 @@ void prepareColumns() {
   plainEvery = anyLog ? 0 : run.total > 40 ? run.total / 20 : 1;
 }
 
-double *valuesOf(int dataset) { return evaluated + dataset * evalValueCount(); }
+// Rules that evaluate as many batches of one data set are served by one evaluation, that of the first of them.
+int64_t firstAlike(int64_t rule) {
+  const Every &wanted = run.meta.every[rule];
+  for (int64_t i = 0; i < rule; ++i) {
+    const Every &every = run.meta.every[i];
+    if (every.kind == Every::Eval && every.dataset == wanted.dataset && every.batches == wanted.batches)
+      return i;
+  }
+  return rule;
+}
 
-void evaluateNow(int dataset, int64_t batches) {
-  if (evaluatedNow[dataset])
+double *valuesOf(int64_t rule) { return evaluated + firstAlike(rule) * evalValueCount(); }
+
+// Whether another rule evaluates more or fewer batches of the same data set.
+bool hasOthers(const Every &rule) {
+  bool any = false;
+  for (const Every &every : run.meta.every)
+    any |= every.kind == Every::Eval && every.dataset == rule.dataset && every.batches != rule.batches;
+  return any;
+}
+
+// Of two such rules, the one with more batches says what stands in the row of a step.
+bool isCoarser(const Every &rule) {
+  for (int64_t i = 0; i < run.meta.every.size; ++i) {
+    const Every &every = run.meta.every[i];
+    if (evaluatedNow[i] && every.dataset == rule.dataset && rule.batches > 0 && (every.batches <= 0 || every.batches > rule.batches))
+      return true;
+  }
+  return false;
+}
+
+void evaluateNow(int64_t rule) {
+  rule = firstAlike(rule);
+  if (evaluatedNow[rule])
     return;
-  evaluate(dataset, batches, valuesOf(dataset));
-  evaluatedNow[dataset] = true;
+  const Every &every = run.meta.every[rule];
+  evaluate(every.dataset, every.batches, valuesOf(rule));
+  evaluatedNow[rule] = true;
   const Entry &eval = *run.meta.entry("eval");
   Text line;
-  line.add("step %lld/%lld  %s:", (long long)run.step, (long long)run.total, run.meta.datasets[dataset].name);
-  int column = firstColumn[dataset];
+  line.add("step %lld/%lld  %s", (long long)run.step, (long long)run.total, run.meta.datasets[every.dataset].name);
+  if (every.batches > 0 && hasOthers(every))
+    line.add(", %lld batch%s", (long long)every.batches, every.batches == 1 ? "" : "es");
+  line.add(":");
+  int column = isCoarser(every) ? 0 : firstColumn[every.dataset];
   int64_t at = 0;
   for (const EntryValue &scalar : eval.scalars) {
     char number[40];
-    double value = valuesOf(dataset)[at];
+    double value = valuesOf(rule)[at];
     at += scalar.shape.count();
     if (scalar.shape.count() != 1)
       continue;
@@ -204,24 +238,24 @@ void evaluateNow(int dataset, int64_t batches) {
     say("%s", line.data);
 }
 
-// A metric of the last evaluation of a data set; null: no metric is called so.
-const double *metricOf(int dataset, const char *name) {
+// A metric of the last evaluation of a rule; null: no metric is called so.
+const double *metricOf(int64_t rule, const char *name) {
   int64_t at = 0;
   for (const EntryValue &scalar : run.meta.entry("eval")->scalars) {
     if (strcmp(scalar.name, name) == 0)
-      return valuesOf(dataset) + at;
+      return valuesOf(rule) + at;
     at += scalar.shape.count();
   }
   return nullptr;
 }
 
-// What `best` of a checkpoint goes by: the metric over the data set that training evaluates, now; NaN if there is none.
+// What `best` of a checkpoint goes by: the metric as the first rule that evaluates finds it, now; NaN if there is none.
 double bestValue(const Every &rule) {
-  for (const Every &every : run.meta.every) {
-    if (every.kind != Every::Eval || !run.meta.entry("eval"))
+  for (int64_t i = 0; i < run.meta.every.size; ++i) {
+    if (run.meta.every[i].kind != Every::Eval || !run.meta.entry("eval"))
       continue;
-    evaluateNow(every.dataset, every.batches);
-    if (const double *value = metricOf(every.dataset, rule.best))
+    evaluateNow(i);
+    if (const double *value = metricOf(i, rule.best))
       return *value;
   }
   return strcmp(rule.best, "loss") == 0 ? run.loss : __builtin_nan("");
@@ -232,7 +266,7 @@ void countEvaluations() {
   for (int64_t i = 0; i < run.meta.every.size; ++i) {
     const Every &every = run.meta.every[i];
     if (every.kind == Every::Eval && every.patience && run.meta.entry("eval") && isDue(every.steps))
-      if (const double *value = metricOf(every.dataset, every.best))
+      if (const double *value = metricOf(i, every.best))
         countEvaluation(int(i), *value);
   }
 }
@@ -255,7 +289,7 @@ void doWhatIsDue() {
   bool endsMean = line; // a line that is there because --steps stops here does not: the mean goes on in the resumed run
   unsigned sinks = 0;
   run.pending = true;
-  memset(evaluatedNow, 0, size_t(meta.datasets.size));
+  memset(evaluatedNow, 0, size_t(meta.every.size));
   for (const Every &every : meta.every)
     if (every.kind == Every::Log && (isDue(every.steps) || run.step == run.total)) {
       line = true;
@@ -267,8 +301,6 @@ void doWhatIsDue() {
   if (line) {
     double speed = speedSinceMark();
     double mean = run.lossCount ? run.lossSum / double(run.lossCount) : run.loss;
-    if (endsMean)
-      run.lossSum = 0, run.lossCount = 0;
     setColumn(kLoss, run.loss);
     setColumn(kMeanLoss, mean);
     if (run.learningRate == run.learningRate)
@@ -280,17 +312,20 @@ void doWhatIsDue() {
     if (!onTerminal())
       printLine(mean, speed);
   }
-  for (const Every &every : meta.every)
-    if (every.kind == Every::Eval && meta.entry("eval") && isDue(every.steps)) {
-      evaluateNow(every.dataset, every.batches);
-      sinks |= everySink;
-    }
+  for (int64_t i = 0; i < meta.every.size; ++i)
+    if (meta.every[i].kind == Every::Eval && meta.entry("eval") && isDue(meta.every[i].steps))
+      evaluateNow(i);
   for (const Every &every : meta.every)
     if (every.kind == Every::Checkpoint && every.best[0] && isDue(every.steps))
       (void)bestValue(every); // before the row: it may evaluate
+  for (int64_t i = 0; i < meta.every.size; ++i)
+    if (evaluatedNow[i]) // an evaluation stands in the row of its step
+      sinks |= everySink;
   countEvaluations();
   if (sinks)
     writeRow(run.step, sinks, !meta.f64);
+  if (endsMean) // behind the evaluations: a run that is stopped in one of them comes here again
+    run.lossSum = 0, run.lossCount = 0;
   run.pending = false;
   for (int64_t i = 0; i < meta.every.size; ++i)
     if (meta.every[i].kind == Every::Checkpoint && isDue(meta.every[i].steps))
