@@ -276,13 +276,14 @@ struct Candidate {
 struct Candidates {
   List<Candidate> list;
   int folder;
+  bool cleans; // whether nobody else writes there
 };
 
 void gather(void *closure, const char *name) {
   Candidates &candidates = *static_cast<Candidates *>(closure);
   int64_t step = stepOfName(name);
   size_t length = strlen(name);
-  if (length > 4 && strcmp(name + length - 4, ".tmp") == 0) { // left behind by a run that was killed while it wrote
+  if (candidates.cleans && length > 4 && strcmp(name + length - 4, ".tmp") == 0) { // left behind by a run that was killed while it wrote
     Path path;
     joinPath(path, folders[candidates.folder].text, name);
     unlink(path.text);
@@ -318,9 +319,11 @@ void restoreBest(const char *text) {
   }
 }
 
-// False: there is none that can be read; `passedOver` says how many were tried.
-bool loadNewest(TensorList &wanted, const Taking &taking, const char *&name, TensorFileInfo &info) {
+// False: there is none that can be read; `passedOver` says how many were tried. `cleans`: what was not written to its end goes. A run that trains
+// may do so, since no other one writes to its folder; who only looks at checkpoints may see one that is being written.
+bool loadNewest(TensorList &wanted, const Taking &taking, bool cleans, const char *&name, TensorFileInfo &info) {
   Candidates candidates;
+  candidates.cleans = cleans;
   passedOver = 0;
   for (candidates.folder = 0; candidates.folder < folders.size; ++candidates.folder)
     listFolder(folders[candidates.folder].text, gather, &candidates);
@@ -377,7 +380,7 @@ int64_t lastSavedStep() { return savedStep; }
 
 bool resumeNewest(const char *&name) {
   TensorFileInfo info;
-  if (!loadNewest(everything, Taking(), name, info)) {
+  if (!loadNewest(everything, Taking(), true, name, info)) {
     if (passedOver)
       fail(kData,
            "--resume: none of the checkpoints under %s can be read; %lld %s passed over, the newest is %s. Bring a sound one back, or "
@@ -403,7 +406,7 @@ bool loadNewestParameters(const char *&name) {
   TensorFileInfo info;
   Taking taking;
   taking.ignored = "optimizer/";
-  bool found = loadNewest(parameters, taking, name, info);
+  bool found = loadNewest(parameters, taking, false, name, info);
   if (!found && passedOver)
     fail(kData,
          "no parameters: %s/final.safetensors is not there, and none of the checkpoints can be read; %lld %s passed over, the newest is "

@@ -20,7 +20,9 @@ const char *nameOf(RawType type) {
 }
 
 void openDataFile(FieldFile &file, const char *folder, const char *name, const DatasetSpec &spec) {
-  joinPath(file.path, folder, name);
+  Path path;
+  joinPath(path, folder, name);
+  file.path.text = copyText(path.text, strlen(path.text));
   const char *why;
   file.fd = openToRead(file.path.text, file.size, why);
   if (file.fd >= 0) {
@@ -30,7 +32,7 @@ void openDataFile(FieldFile &file, const char *folder, const char *name, const D
   bool missing = errno == ENOENT && !spec.folder;
   static const char *endings[] = {".npy", ".npz", ".csv", ".txt"}; // perhaps forgotten in the program
   size_t length = strlen(file.path.text);
-  Path other = file.path;
+  Path other = path;
   for (const char *ending : endings)
     if (missing && length + strlen(ending) < sizeof other.text && exists(strcpy(other.text + length, ending) - length))
       fail(kData, "data `%s`: cannot open %s: %s; write \"%s%s\" in the program, which is there", spec.name, file.path.text, why, name, ending);

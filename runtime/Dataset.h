@@ -16,7 +16,9 @@ inline bool isFloat(RawType type) { return type >= RawType::F16; }
 // several files: `examples` counts those of all, and this one has the first `here` of them.
 struct FieldFile {
   int fd = -1;
-  Path path;
+  struct {
+    const char *text = "";
+  } path; // as long as it is: a program may have hundreds of files
   int64_t size = 0; // of the file
   int64_t dataOffset = 0, dataEnd = 0, exampleStep = 0, count = 0, examples = 0;
   RawType raw = RawType::U8;

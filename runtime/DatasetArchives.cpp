@@ -56,12 +56,13 @@ void unpack(FieldFile &file, const char *name, int64_t begin, int64_t end, int64
   findKept(kept, out, set, field, "npz-values", hashText(name), file);
   if (kept.fd < 0) {
     AtomicFile into;
-    beginKept(kept, into);
-    if (const char *why = inflate(file, begin, end, into, size, checksum)) {
+    const bool begun = beginKept(kept, into);
+    if (const char *why = begun ? inflate(file, begin, end, into, size, checksum) : nullptr) {
       abandonFile(into);
       fail(kData, "%s: `%s` is damaged: %s", file.path.text, name, why);
     }
-    endKept(kept, into);
+    if (begun)
+      endKept(kept, into);
   }
   close(file.fd);
   file.fd = kept.fd;

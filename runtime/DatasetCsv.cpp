@@ -31,6 +31,7 @@ public:
   End next() {
     size_t size = 0;
     bool quoted = false, any = false;
+    isCut = false;
     for (;;) {
       int c = take();
       if (c < 0) {
@@ -70,13 +71,14 @@ public:
     }
   }
   char text[256];
+  bool isCut = false; // the cell is longer than that: no number and no name is
   int64_t line = 1;
 
 private:
   void put(size_t &size, int c) {
-    if (size == sizeof text - 1)
-      fail(kData, "%s: line %lld: a cell has more than %zu bytes", file.path.text, (long long)line, sizeof text - 1);
-    text[size++] = char(c);
+    isCut |= size == sizeof text - 1;
+    if (!isCut)
+      text[size++] = char(c);
   }
   int peek() {
     if (at == filled) {
@@ -103,27 +105,22 @@ private:
   int64_t position = 0, at = 0, filled = 0;
 };
 
-// Value v of a row of the field comes from column `column`.
-struct Wanted {
-  int64_t column = -1, next = -1; // next: another value from the same column
-};
-
+// Which columns the values of a field come from. It takes memory for these alone, however many others a table has.
 struct Columns {
-  Wanted *values = nullptr;
-  int64_t count = 0;
-  int64_t *first = nullptr; // one a column: the first value that is taken from it, or -1
-  int64_t columns = 0;
+  int64_t count = 0;         // values
+  int64_t *column = nullptr; // of each value; -1: not found yet
+  int64_t *order = nullptr;  // the values by rising columns
+  int64_t found = 0;         // of them
+  int64_t columns = 0;       // of the file
 };
 
 void assign(Columns &columns, const FieldSpec &field, const FieldFile &file, int64_t column, const char *name) {
   for (int64_t value = 0; value < field.from.size; ++value)
     if (strcmp(field.from[value], name) == 0) {
-      Wanted &wanted = columns.values[value];
-      if (wanted.column >= 0)
+      if (columns.column[value] >= 0)
         fail(kData, "%s: two columns are called `%s`", file.path.text, name);
-      wanted.column = column;
-      wanted.next = columns.first[column];
-      columns.first[column] = value;
+      columns.column[value] = column;
+      columns.order[columns.found++] = value;
     }
 }
 
@@ -136,12 +133,10 @@ void findColumns(Columns &columns, const DatasetSpec &spec, const FieldSpec &fie
   if (end == CsvReader::File && columns.columns == 0)
     fail(kData, "%s: the file is empty", file.path.text);
   ++columns.columns;
-  columns.first = allocateArray<int64_t>(columns.columns);
-  columns.values = allocateArray<Wanted>(columns.count);
-  for (int64_t i = 0; i < columns.columns; ++i)
-    columns.first[i] = -1;
+  columns.column = allocateArray<int64_t>(columns.count);
+  columns.order = allocateArray<int64_t>(columns.count);
   for (int64_t i = 0; i < columns.count; ++i)
-    columns.values[i] = Wanted();
+    columns.column[i] = -1;
   CsvReader reader(file, spec.separator[0]);
   Text names;
   bool number = false; // one of them: names of columns are words
@@ -151,11 +146,12 @@ void findColumns(Columns &columns, const DatasetSpec &spec, const FieldSpec &fie
     (void)strtod(reader.text, &end);
     number |= end != reader.text && !*end;
     snprintf(name, sizeof name, "%lld", (long long)column);
-    assign(columns, field, file, column, spec.csvHeader ? reader.text : name);
+    if (!spec.csvHeader || !reader.isCut)
+      assign(columns, field, file, column, spec.csvHeader ? reader.text : name);
     names.add("%s%s", column ? ", " : "", reader.text);
   }
   for (int64_t value = 0; value < columns.count; ++value)
-    if (columns.values[value].column < 0) {
+    if (columns.column[value] < 0) {
       const char *other = columns.columns == 1 ? strpbrk(names.data, ";\t,|") : nullptr;
       if (other)
         fail(kData, "%s: its cells are not separated by `%c`; for this file write csv(\"..\", separator = \"%s\")", file.path.text, spec.separator[0],
@@ -254,7 +250,7 @@ int64_t convertRows(const DatasetSpec &spec, const FieldSpec &field, const Field
     while (reader.next() == CsvReader::Cell)
       continue;
   for (;;) {
-    int64_t line = reader.line, column = 0;
+    int64_t line = reader.line, column = 0, next = 0; // next: in `order`
     bool ours = isHeld(spec, key, inFile) == spec.held;
     CsvReader::End end;
     do {
@@ -263,8 +259,12 @@ int64_t convertRows(const DatasetSpec &spec, const FieldSpec &field, const Field
         break;
       if (end != CsvReader::Cell && column == 0 && columns.columns > 1 && !reader.text[0])
         break; // an empty line
-      for (int64_t v = ours && column < columns.columns ? columns.first[column] : -1; v >= 0; v = columns.values[v].next) {
+      for (; ours && next < columns.count && columns.column[columns.order[next]] == column; ++next) {
+        const int64_t v = columns.order[next];
         char where[64];
+        if (reader.isCut)
+          fail(kData, "%s: line %lld, column %lld: a cell of field `%s` has more than %zu bytes", file.path.text, (long long)line, (long long)column + 1,
+               field.name, sizeof reader.text - 1);
         row[v] = readCell(reader.text, spec, field, file, line, column);
         snprintf(where, sizeof where, "in line %lld, column %lld", (long long)line, (long long)column + 1);
         bool whole = row[v] >= -0x1p53 && row[v] <= 0x1p53 && double(int64_t(row[v])) == row[v];
@@ -326,18 +326,19 @@ void openCsv(Dataset &dataset, int number, const char *folder, const char *out) 
   if (kept.fd < 0) {
     AtomicFile into;
     findColumns(columns, spec, field, file);
-    beginKept(kept, into);
-    if (convertRows(spec, field, file, columns, into) == 0) {
+    const bool begun = beginKept(kept, into);
+    if (begun && convertRows(spec, field, file, columns, into) == 0) {
       abandonFile(into);
       fail(kData, "%s: there is no example in it%s", file.path.text,
            spec.holdOut > 0 ? spec.held ? " that is held out" : " that is not held out" : "");
     }
-    endKept(kept, into);
+    if (begun)
+      endKept(kept, into);
   }
   close(file.fd);
   FieldFile &values = dataset.fields[number];
   values.fd = kept.fd;
-  values.path = kept.path;
+  values.path.text = copyText(kept.path.text, strlen(kept.path.text));
   values.size = values.dataEnd = kept.size;
   values.dataOffset = kKeptHead;
   values.count = columns.count;

@@ -11,10 +11,22 @@
 
 namespace cinch::rt {
 
+// Opens it, if it is there and was made as it is wanted.
+static bool openKept(KeptFile &kept) {
+  char there[kKeptHead];
+  const char *why;
+  kept.fd = openToRead(kept.path.text, kept.size, why);
+  if (kept.fd >= 0 && (!readAt(kept.fd, there, kKeptHead, 0) || memcmp(there, kept.head, kKeptHead) != 0)) {
+    close(kept.fd);
+    kept.fd = -1;
+  }
+  return kept.fd >= 0;
+}
+
 void findKept(KeptFile &kept, const char *out, const char *set, const char *field, const char *kind, uint64_t asked,
               const FieldFile &source) {
   struct stat status;
-  char name[256], there[kKeptHead];
+  char name[256];
   kept.named = out[0] != 0;
   if (!kept.named)
     out = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
@@ -31,17 +43,18 @@ void findKept(KeptFile &kept, const char *out, const char *set, const char *fiel
   if (!kept.named)
     snprintf(name, sizeof name, "cinch-%lld.%s", (long long)getpid(), kind);
   joinPath(kept.path, out, name);
-  const char *why;
-  kept.fd = openToRead(kept.path.text, kept.size, why);
-  if (kept.fd >= 0 && (!readAt(kept.fd, there, kKeptHead, 0) || memcmp(there, kept.head, kKeptHead) != 0)) {
-    close(kept.fd);
-    kept.fd = -1;
-  }
+  openKept(kept);
 }
 
-void beginKept(KeptFile &kept, AtomicFile &into) {
-  if (!beginFile(into, kept.path.text) || !writeAll(into.fd, kept.head, kKeptHead))
+bool beginKept(KeptFile &kept, AtomicFile &into) {
+  bool good = beginFile(into, kept.path.text);
+  if (good && openKept(kept)) {
+    abandonFile(into);
+    return false;
+  }
+  if (!good || !writeAll(into.fd, kept.head, kKeptHead))
     fail(kResources, "cannot write %s: %s", kept.path.text, strerror(errno));
+  return true;
 }
 
 void endKept(KeptFile &kept, AtomicFile &into) {

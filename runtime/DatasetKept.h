@@ -19,8 +19,9 @@ struct KeptFile {
 // Looks for what was made of `source` as `asked` says: OUT/SET.FIELD.`kind`.
 void findKept(KeptFile &, const char *out, const char *set, const char *field, const char *kind, uint64_t asked,
               const FieldFile &source);
-// Begins to write it, with its first line; then opens what was written.
-void beginKept(KeptFile &, AtomicFile &into);
+// Begins to write it, with its first line. False: another process has written it meanwhile, and it is open.
+bool beginKept(KeptFile &, AtomicFile &into);
+// Opens what was written.
 void endKept(KeptFile &, AtomicFile &into);
 
 } // namespace cinch::rt

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -122,43 +123,84 @@ bool syncFolderOf(const char *path) {
   return good;
 }
 
-static void removeIn(void *closure, const char *name) {
+namespace {
+struct Folder {
+  const char *path;
+  bool hasFolders = false;
+};
+
+void noteFolder(void *closure, const char *name) {
+  Folder &folder = *static_cast<Folder *>(closure);
   Path path;
-  joinPath(path, static_cast<const char *>(closure), name);
-  unlink(path.text);
+  struct stat status;
+  joinPath(path, folder.path, name);
+  folder.hasFolders |= lstat(path.text, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
+void removeIn(void *closure, const char *name) {
+  Path path;
+  joinPath(path, static_cast<Folder *>(closure)->path, name);
+  unlink(path.text);
+}
+} // namespace
+
+// What is in a folder of ours are files. A folder in it is somebody else's, or that of other checkpoints, and stays.
 Aside setAside(const char *path) {
   if (!exists(path))
     return Aside::Nothing;
   Path previous;
-  joinPath(previous, "", path);
-  strcat(previous.text, ".previous");
-  struct stat status;
-  const bool replaces = stat(previous.text, &status) == 0;
-  if (replaces && S_ISDIR(status.st_mode)) {
-    listFolder(previous.text, removeIn, previous.text);
+  bool replaces = false;
+  for (int number = 1;; ++number) {
+    char ending[32] = ".previous";
+    if (number > 1)
+      snprintf(ending, sizeof ending, ".previous-%d", number);
+    joinPath(previous, "", path);
+    strcat(previous.text, ending);
+    struct stat status;
+    replaces = stat(previous.text, &status) == 0;
+    if (!replaces || !S_ISDIR(status.st_mode))
+      break;
+    Folder folder = {previous.text};
+    listFolder(previous.text, noteFolder, &folder);
+    if (folder.hasFolders)
+      continue;
+    listFolder(previous.text, removeIn, &folder);
     rmdir(previous.text);
+    break;
   }
   if (rename(path, previous.text) != 0)
     fail(kResources, "cannot move %s out of the way to %s: %s", path, previous.text, strerror(errno));
   return replaces ? Aside::Replaced : Aside::Renamed;
 }
 
+// Waits until no other process writes the temporary file. False: one has written it to its end meanwhile, so that the name stands for another
+// file, or for none. File systems without locks let everybody in.
+static bool lock(const AtomicFile &file) {
+  if (flock(file.fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    sayAnyway("another process writes %s: waiting for it", file.path.text);
+    while (flock(file.fd, LOCK_EX) != 0 && errno == EINTR)
+      continue;
+  }
+  struct stat here, named;
+  return fstat(file.fd, &here) == 0 && stat(file.temporary.text, &named) == 0 && here.st_ino == named.st_ino && here.st_dev == named.st_dev;
+}
+
 bool beginFile(AtomicFile &file, const char *path) {
   joinPath(file.path, "", path);
   joinPath(file.temporary, "", path);
   strcat(file.temporary.text, ".tmp");
-  file.fd = open(file.temporary.text, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  return file.fd >= 0;
+  while ((file.fd = open(file.temporary.text, O_RDWR | O_CREAT | O_CLOEXEC, 0666)) >= 0 && !lock(file))
+    close(file.fd);
+  return file.fd >= 0 && ftruncate(file.fd, 0) == 0;
 }
 
+// The lock goes with the descriptor, so the name goes first: whoever waits for the lock sees then that it waited for another file.
 void abandonFile(AtomicFile &file) {
   int error = errno;
+  unlink(file.temporary.text);
   if (file.fd >= 0)
     close(file.fd);
   file.fd = -1;
-  unlink(file.temporary.text);
   errno = error;
 }
 
@@ -167,12 +209,12 @@ bool commitFile(AtomicFile &file) {
     abandonFile(file);
     return false;
   }
-  int closed = close(file.fd);
-  file.fd = -1;
-  if (closed != 0 || rename(file.temporary.text, file.path.text) != 0) {
+  if (rename(file.temporary.text, file.path.text) != 0) {
     abandonFile(file);
     return false;
   }
+  close(file.fd); // behind the rename, as in abandonFile
+  file.fd = -1;
   return syncFolderOf(file.path.text);
 }
 

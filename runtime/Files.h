@@ -26,11 +26,12 @@ bool makeFolders(const char *path);
 bool exists(const char *path);
 bool syncFolderOf(const char *path);
 enum class Aside { Nothing, Renamed, Replaced };
-// Moves `path` to `path.previous`, replacing what an earlier run left there (a folder with the files in it). Nothing: `path` was not there.
+// Moves `path` to `path.previous`, replacing what an earlier run left there (a folder with the files in it); to `path.previous-2` and so on if
+// there are folders in that one. Nothing: `path` was not there.
 Aside setAside(const char *path);
 
 // A file that appears under its name only when it is complete: temporary name, write, fsync, rename, fsync of the
-// folder.
+// folder. Of several processes that write the same file one goes first, and the others wait for it.
 struct AtomicFile {
   int fd = -1;
   Path path, temporary;

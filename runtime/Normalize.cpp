@@ -56,6 +56,19 @@ template <typename Function> static void addRows(const FieldFile &file, double *
   }
 }
 
+// Whether all rows hold the same value in a column. Its mean is rounded, so that its deviation would be the rounding error instead of 0.
+static const bool *constantColumns(const FieldFile &file) {
+  double *first = allocateArray<double>(file.count);
+  double *others = allocateArray<double>(file.count); // rows that hold another value
+  bool *constant = allocateArray<bool>(file.count);
+  if (file.examples > 0 && !readAt(file.fd, first, size_t(file.count) * 8, file.dataOffset))
+    fail(kData, "cannot read %s: %s", file.path.text, errno ? strerror(errno) : "it became shorter while it was read");
+  addRows(file, others, [&](double value, int64_t column) { return value == first[column] ? 0.0 : 1.0; });
+  for (int64_t column = 0; column < file.count; ++column)
+    constant[column] = others[column] == 0;
+  return constant;
+}
+
 void findNormals(const Dataset &trained) {
   for (Normal &normal : list)
     for (int64_t i = 0; i < trained.spec->fields.size; ++i) {
@@ -63,6 +76,7 @@ void findNormals(const Dataset &trained) {
         continue;
       normal.found = true;
       const FieldFile &file = trained.fields[i];
+      const bool *constant = constantColumns(file);
       double rows = double(file.examples);
       addRows(file, normal.mean, [](double value, int64_t) { return value; });
       for (int64_t column = 0; column < file.count; ++column)
@@ -73,7 +87,7 @@ void findNormals(const Dataset &trained) {
       });
       for (int64_t column = 0; column < file.count; ++column) {
         double deviation = __builtin_sqrt(normal.deviation[column] / rows);
-        normal.deviation[column] = deviation > 0 ? deviation : 1;
+        normal.deviation[column] = constant[column] || !(deviation > 0) ? 1 : deviation;
       }
     }
 }

@@ -101,6 +101,7 @@ def quick_suites():
         python("execute/images.py"),
         python("execute/importer.py"),
         python("execute/predict.py"),
+        python("execute/logs.py"),
         python("execute/values.py"),
         python("execute/kernel_profile.py"),
         python("execute/finetune.py"),
@@ -199,6 +200,9 @@ def log_of(suite):
     return LOGS / (re.sub(r"[^A-Za-z0-9_]+", "-", suite.name).strip("-") + ".log")
 
 
+running = set()  # process groups of suites
+
+
 def run(suite, board):
     begin, processor, late = time.monotonic(), 0, threading.Event()
     log = log_of(suite)
@@ -216,7 +220,9 @@ def run(suite, board):
 
             timer = threading.Timer(suite.limit, stop)
             timer.start()
+            running.add(process.pid)
             _, status, usage = os.wait4(process.pid, 0)
+            running.discard(process.pid)
             timer.cancel()
             code = process.returncode = os.waitstatus_to_exitcode(status)
             processor = usage.ru_utime + usage.ru_stime
@@ -260,9 +266,16 @@ def main():
     LOGS.mkdir(parents=True, exist_ok=True)
     prepare_caches(options.fresh)
     begin, board = time.monotonic(), Board(max(len(s.name) for s in suites))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with ThreadPoolExecutor(max(1, options.jobs)) as pool:
-        for _ in pool.map(lambda suite: run(suite, board), suites):
-            pass
+        try:
+            for _ in pool.map(lambda suite: run(suite, board), suites):
+                pass
+        except BaseException:  # Ctrl-C: suites are in groups of their own and would go on
+            pool.shutdown(wait=False, cancel_futures=True)
+            for group in list(running):
+                os.killpg(group, signal.SIGKILL)
+            raise
     print("%.0f s, of processors %.0f s" % (time.monotonic() - begin, board.processor))
     print("%d passed, %d failed" % (board.passed, board.failed))
     return 1 if board.failed else 0

@@ -69,6 +69,35 @@ bool Elaborator::readEval(const SettingWord &what, Every &every, Frame &frame) {
   return true;
 }
 
+// Without `.`, double slashes and one at the end.
+static std::string plainPath(const std::string &path) {
+  std::string plain = path.front() == '/' ? "/" : "";
+  for (size_t at = 0; at < path.size();) {
+    size_t end = std::min(path.find('/', at), path.size());
+    const std::string piece = path.substr(at, end - at);
+    if (!piece.empty() && piece != ".")
+      plain += (plain.empty() || plain.back() == '/' ? "" : "/") + piece;
+    at = end + 1;
+  }
+  return plain;
+}
+
+// A run moves the folder of an earlier one out of its way whole, so nothing else may lie there.
+static std::string whyNoFolder(const std::string &dir, const std::vector<Every> &others) {
+  auto isIn = [](const std::string &path, const std::string &folder) { return path.compare(0, folder.size() + 1, folder + "/") == 0; };
+  if (dir.empty() || dir == "/")
+    return "other files lie there, too";
+  if (dir == ".." || (dir.size() > 2 && dir.compare(dir.size() - 3, 3, "/..") == 0))
+    return "it is the folder above another one";
+  for (const char *own : {"final.safetensors", "log.csv", "log.jsonl", "log.html", "tensorboard", "predict"})
+    if (dir == own || isIn(dir, own))
+      return std::string("a run writes `") + own + "` itself";
+  for (const Every &other : others)
+    if (other.kind == Every::Checkpoint && (isIn(dir, other.dir) || isIn(other.dir, dir)))
+      return "those of another rule lie in `" + other.dir + "`, and one folder is inside the other";
+  return "";
+}
+
 bool Elaborator::readCheckpoint(const SettingWord &what, Every &every, Frame &frame) {
   every.kind = Every::Checkpoint;
   std::vector<const Expr *> plain;
@@ -80,8 +109,12 @@ bool Elaborator::readCheckpoint(const SettingWord &what, Every &every, Frame &fr
     report(Code::E0603, what.span, "`checkpoint` takes a directory, checkpoint(\"run\", keep = 3)", frame);
     return false;
   }
-  every.dir = plain[0]->text;
-  return true;
+  every.dir = plainPath(plain[0]->text);
+  const std::string why = whyNoFolder(every.dir, program.train.every);
+  if (!why.empty())
+    report(Code::E0603, plain[0]->span, "checkpoints cannot lie in " + textOf(plain[0]->span) + ": " + why, frame)
+        .help("name a folder for them alone, checkpoint(\"run\", keep = 3)");
+  return why.empty();
 }
 
 bool Elaborator::readLog(const SettingWord &what, Every &every, Frame &frame) {
