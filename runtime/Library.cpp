@@ -31,6 +31,7 @@ pid_t process = 0;                     // in which the memory and our threads ar
 bool busy = false;                     // a call is running
 thread_local const char *turnedAway = nullptr; // why the last call of this thread was not begun: `message` may be another thread's
 bool shown = false;                    // the caller was given the address of a parameter; on a GPU that is a copy's
+bool drawn = false;                    // the file of the program's `init` is not there, and nothing was loaded in its place
 
 void takeFailure(int code, const char *text) {
   if (!pthread_equal(caller, pthread_self())) { // one of our own threads cannot give up alone
@@ -84,6 +85,26 @@ void show(const Tensor &tensor, cinch_value &value) {
 void needMemory() {
   if (!ready)
     fail(kUsage, "cinch_model_init has to be called first");
+}
+
+// Nobody works with drawn parameters where the program says that they come from a file.
+void needParameters() {
+  needMemory();
+  if (drawn)
+    fail(kData, "the parameters of this program start from %s, which is not in the current folder; bring it there before cinch_model_init, or call "
+                "cinch_model_load with another file", run.meta.initFile);
+}
+
+// The file of `init "file"`, from the current folder. A program that only loads what was trained elsewhere does without it.
+void loadInit() {
+  drawn = false;
+  if (!run.meta.initFile)
+    return;
+  Path path;
+  joinPath(path, run.options.data, run.meta.initFile);
+  drawn = !exists(path.text);
+  if (!drawn)
+    loadInitFile();
 }
 
 // One call at a time, in the process that has our threads; the code if this one may not begin.
@@ -156,7 +177,7 @@ void checkFields(const Entry &entry, const void *const *fields, int64_t examples
 }
 
 const Entry &beginCall(const char *name, bool there, const void *const *fields, int64_t examples) {
-  needMemory();
+  needParameters();
   const Entry *entry = run.meta.entry(name);
   if (!entry || !there)
     fail(kUsage, "this program has nothing to %s", name);
@@ -198,6 +219,7 @@ int cinch_model_init(int64_t threads) {
     run.step = 0;
     storeValues();
     initialize(run.meta);
+    loadInit();
     stateToDevice();
   });
 }
@@ -220,13 +242,14 @@ int cinch_model_load(const char *path) {
   return guarded([&] {
     needMemory();
     loadParameterFile(path);
+    drawn = false;
     parametersToDevice();
   });
 }
 
 int cinch_model_save(const char *path) {
   return guarded([&] {
-    needMemory();
+    needParameters();
     if (!shown) // else they are here, maybe changed
       parametersFromDevice();
     if (!writeTensorFile(path, parameterTensors(), TensorFileInfo()))

@@ -29,7 +29,8 @@ typedef struct cinch_value {
 } cinch_value;
 
 /* Allocates the memory, on which `threads` threads work (0: the processors, at most what was compiled for), and gives the parameters
- * their initial values. Again: from initial values anew, at step 0. */
+ * their initial values. Those of a program with `init "file"` come from that file, looked for from the current folder; where it is not there,
+ * cinch_model_load has to come before the first other call. Again: from initial values anew, at step 0. */
 int cinch_model_init(int64_t threads);
 /* What the last call that failed was about; to be asked by the thread that made it. */
 const char *cinch_model_error(void);

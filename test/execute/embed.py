@@ -206,12 +206,41 @@ train net on train seed 1 {
     verdicts.expect(np.array_equal(measured, table) or np.array_equal(measured, table.T), "a metric with axes: %s" % measured)
 
 
+def from_a_file(folder):
+    """A program with `init "file"` begins with its parameters; without the file nothing is computed until another one is loaded."""
+    text = (folder / "moons.cinch").read_text()
+    assert "  steps 300\n" in text
+    (folder / "tuned.cinch").write_text(text.replace("  steps 300\n", '  steps 300\n  init "begin.safetensors"\n'))
+    programs.call([programs.CINCH, "tuned.cinch", "--emit=lib", "-o", "tuned"], cwd=folder)
+    shutil.copy(folder / "out/final.safetensors", folder / "begin.safetensors")
+    begin = tensorfile.read(folder / "begin.safetensors")
+    import train
+
+    here = os.getcwd()
+    os.chdir(folder)
+    try:
+        model = train.Model("./libtuned.so", 1)
+        same = lambda: all(np.array_equal(model.parameter(name), value) for name, value in begin.items())
+        verdicts.expect(same(), "the parameters are not those of the file")
+        os.rename("begin.safetensors", "elsewhere.safetensors")
+        x = np.zeros((32, 2), np.float32)
+        model.call("init", ctypes.c_int64(1))
+        refused(model, 3, "start from begin.safetensors", lambda: model.predict(x=x))
+        refused(model, 3, "start from begin.safetensors", lambda: model.step(x=x, label=np.zeros(32, np.int32)))
+        refused(model, 3, "start from begin.safetensors", lambda: model.call("save", b"nothing.safetensors"))
+        model.call("load", b"elsewhere.safetensors")
+        verdicts.expect(same() and len(model.predict(x=x)["share"]) == 32, "what was loaded takes its place")
+    finally:
+        os.chdir(here)
+
+
 def main():
     folder = programs.FOLDER / "embed"
     run = build(folder)
     examples(folder, run)
     from_python(folder)
     from_two_threads(folder)
+    from_a_file(folder)
     other_programs()
     for_a_gpu(folder, run)
 
