@@ -186,6 +186,7 @@ private:
     int64_t channel = 0, channels = 1;
   };
   LaneChannel channelOf(const ContractDims &, int64_t ContractDim::*stride, int64_t group, int64_t linear);
+  LaneChannel channelOfRow(const LaneTile &, int64_t row);
   std::optional<LaneMiddle> middleOf(const Origin &, const LaneTile &);
   void laneTile(const Origin &, LaneTile);
   mlir::SmallVector<Value> laneChains(const Origin &, const LaneTile &, size_t dim, mlir::ValueRange accumulators);

@@ -329,6 +329,16 @@ ContractEmitter::LaneChannel ContractEmitter::channelOf(const ContractDims &dims
   return {linear % group, group};
 }
 
+// The same of a row of a tile, whose channels count from the tile's first one: a tile may begin in the middle of a group.
+ContractEmitter::LaneChannel ContractEmitter::channelOfRow(const LaneTile &tile, int64_t row) {
+  LaneChannel channel = channelOf(plan.rows, &ContractDim::a, plan.n.a, row);
+  if (channel.channels == 1 || plan.m.size <= plan.mr || plan.mr % channel.channels == 0)
+    return channel;
+  if (plan.rows.size() > 1 || tile.rows > channel.channels) // a tile may go on with another group
+    return {};
+  return {row, tile.rows};
+}
+
 // All steps of `walk`, written out. What lies outside is +0.0 in the chain. Steps of several rows that read the same element of A, as those of neighbouring
 // places do at neighbouring taps, stand together, as long as each chain keeps its order: it is spread into lanes once, and no register holds it for long.
 SmallVector<Value> ContractEmitter::laneSteps(const Origin &origin, const LaneTile &tile, const ContractDims &walk, ValueRange accumulators) {
@@ -353,7 +363,7 @@ SmallVector<Value> ContractEmitter::laneSteps(const Origin &origin, const LaneTi
     moveA(at, plan.rows, number(firstRow));
     LaneChannel ofA = channelOf(walk, &ContractDim::a, plan.n.a, firstStep);
     if (ofA.channels == 1)
-      ofA = channelOf(plan.rows, &ContractDim::a, plan.n.a, firstRow);
+      ofA = channelOfRow(tile, firstRow);
     std::optional<Value> there = isThere(at, tile);
     SmallVector<Value> a;
     for (int v = 0; v < plan.nv; ++v)

@@ -57,11 +57,25 @@ int Arena::add(int64_t bytes) {
 void Arena::place() {
   if (base)
     return;
+  static size_t turn = 0; // the buffers take turns at the end
+  atEnd = sizes.empty() ? 0 : turn++ % sizes.size();
   int64_t end = kGuard;
-  for (int64_t size : sizes) {
-    offsets.push_back(end);
-    end = (end + size + kGuard + 63) / 64 * 64;
+  offsets.resize(sizes.size());
+  auto onLine = [](int64_t bytes) { return (bytes + 63) / 64 * 64; };
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (i != atEnd) {
+      offsets[i] = end;
+      end = onLine(end + sizes[i] + kGuard);
+    }
+  // Nothing behind the last one can be read. A program's arena ends like that.
+  constexpr int64_t kPage = 4096;
+  if (!sizes.empty()) {
+    const int64_t bytes = onLine(sizes[atEnd]);
+    end = (end + bytes + kPage - 1) / kPage * kPage;
+    offsets[atEnd] = end - bytes;
   }
+  const int64_t behind = end;
+  end += kPage;
   // As in the arena of a program, memory is fresh, and lies in huge pages if it is large: what was small pages before stays small.
   constexpr int64_t kHuge = int64_t(2) << 20;
   const int64_t whole = (end + kHuge - 1) / kHuge * kHuge;
@@ -73,12 +87,21 @@ void Arena::place() {
   base = storage + (kHuge - reinterpret_cast<uintptr_t>(storage) % kHuge) % kHuge;
   if (end >= kHuge)
     (void)madvise(base, size_t(whole), MADV_HUGEPAGE);
-  std::memset(base, kGuardByte, end);
+  std::memset(base, kGuardByte, size_t(behind));
+  if (end < kHuge && mprotect(base + behind, size_t(kPage), PROT_NONE) != 0) // of a large one, that would break up its huge pages
+    std::abort();
 }
 
 Arena::~Arena() {
   if (storage)
     munmap(storage, mapped);
+}
+
+bool Arena::isInside(int64_t place) const {
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (place >= offsets[i] && place < offsets[i] + sizes[i])
+      return true;
+  return false;
 }
 
 char *Arena::data() {
@@ -94,11 +117,13 @@ const int64_t *Arena::offsetsOf() {
 bool Arena::guardsIntact() {
   place();
   for (size_t i = 0; i < sizes.size(); ++i) {
-    for (int64_t b = 0; b < kGuard; ++b) {
-      bool before = i > 0 || base[offsets[i] - 1 - b] == kGuardByte;
-      if (!before || base[offsets[i] + sizes[i] + b] != kGuardByte)
+    const int64_t room = i == atEnd ? -sizes[i] & 63 : kGuard;
+    for (int64_t b = 0; b < room; ++b)
+      if (base[offsets[i] + sizes[i] + b] != kGuardByte)
         return false;
-    }
+    for (int64_t b = 0; b < kGuard; ++b)
+      if (base[offsets[i] - 1 - b] != kGuardByte && !isInside(offsets[i] - 1 - b))
+        return false;
   }
   return true;
 }

@@ -25,7 +25,8 @@ kernels::TargetInfo withRandomTiling(const kernels::ContractSpec &, kernels::Tar
 // Runs all threads' parts one after another, last thread first (parts must be independent).
 void callKernel(KernelFunction, char *arena, const int64_t *offsets, int64_t *context, int64_t threads);
 
-// Bytes at a 64-byte boundary with guard bytes behind each buffer; one arena a call of a kernel.
+// Bytes at a 64-byte boundary with guard bytes around each buffer; one arena a call of a kernel. One of the buffers, each in its turn, ends with
+// a page behind which nothing can be read, if they have less than 2 MiB together.
 class Arena {
 public:
   Arena() = default;
@@ -39,7 +40,9 @@ public:
 
 private:
   void place();
+  bool isInside(int64_t place) const; // of a buffer
   std::vector<int64_t> sizes, offsets;
+  size_t atEnd = 0; // the buffer with that page
   char *storage = nullptr, *base = nullptr;
   size_t mapped = 0;
 };

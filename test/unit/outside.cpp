@@ -3,7 +3,8 @@
 // Convolutions whose tiles leave out what lies outside of the image, against chains that do not, bit for bit: with products so small that
 // chains stand at -0.0, and with filters that hold infinities, where leaving a step out would change the result. Outputs, what goes back
 // to images (taps walk backwards) and filters, many sizes of images, batches, threads, f32 and f64, every CPU kind this machine can run.
-// Also those of few columns, whose lanes are places; there C may lie apart, as where one remainder of an image by a stride is given.
+// Also those of few columns, whose lanes are places; there C may lie apart, as where one remainder of an image by a stride is given. And filters'
+// gradients of convolutions in groups, whose tiles begin in the middle of a group.
 //   outside [SEED [COUNT]]
 #include "compiler/kernels/ContractPlan.h"
 #include "compiler/target/Object.h"
@@ -74,6 +75,82 @@ Conv convOf(Random &random, bool few) {
   for (int64_t size : {B, H, W, I, O, R, S, apart})
     conv.text += " " + std::to_string(size);
   return conv;
+}
+
+// A filter's gradient of a convolution in two groups.
+ContractSpec groupsOf(int64_t in, int64_t out, int64_t size, int64_t taps) {
+  constexpr int64_t kExamples = 2, kGroups = 2;
+  const int64_t I = kGroups * in, O = kGroups * out, pad = taps / 2;
+  ContractSpec s;
+  s.batch = {kGroups}, s.m = {taps, taps, in}, s.n = {out}, s.k = {kExamples, size, size};
+  s.a = {0, Elem::F32, -pad * (size + 1) * I, {in, size * I, I, 1, size * size * I, size * I, I}};
+  s.b = {1, Elem::F32, 0, {out, size * size * O, size * O, O, 1}};
+  s.c = {2, Elem::F32, 0, {out, taps * in * O, in * O, O, 1}};
+  if (pad)
+    s.bounds = {{-pad, size, {0, 1, 0, 0, 0, 1, 0}}, {-pad, size, {0, 0, 1, 0, 0, 0, 1}}};
+  return s;
+}
+
+float chainOfGroups(const ContractSpec &s, const float *a, const float *b, int64_t group, int64_t row, int64_t column, int64_t channel, int64_t n) {
+  float chain = 0;
+  for (int64_t e = 0; e < s.k[0]; ++e)
+    for (int64_t y = 0; y < s.k[1]; ++y)
+      for (int64_t x = 0; x < s.k[2]; ++x) {
+        const int64_t at[] = {group, row, column, channel, e, y, x};
+        int64_t place = s.a.offset, inB = group * s.b.strides[0] + e * s.b.strides[1] + y * s.b.strides[2] + x * s.b.strides[3] + n;
+        for (int i = 0; i < 7; ++i)
+          place += at[i] * s.a.strides[i];
+        bool inside = true;
+        for (const Bound &bound : s.bounds) {
+          int64_t where = bound.offset;
+          for (int i = 0; i < 7; ++i)
+            where += at[i] * bound.strides[i];
+          inside = inside && where >= 0 && where < bound.size;
+        }
+        chain = std::fma(inside ? a[place] : 0.0f, b[inB], chain);
+      }
+  return chain;
+}
+
+// With each operand at the end of what can be read.
+void checkGroups(const std::string &cpu) {
+  Random random(7);
+  TargetInfo target = target::infoOf(cpu);
+  for (auto [in, out] : {std::pair<int64_t, int64_t>{40, 8}, {48, 8}, {56, 8}, {20, 4}, {24, 2}, {9, 4}})
+    for (int64_t size : {1, 3, 8})
+      for (int64_t taps : {1, 3}) {
+        ContractSpec s = groupsOf(in, out, size, taps);
+        test::KernelHarness harness(cpu);
+        auto builder = harness.builder();
+        buildContract(builder, harness.module(), "filter", s, target);
+        std::string name = cpu + ", groups of " + std::to_string(in) + " and " + std::to_string(out) + ", image " + std::to_string(size) + ", taps " + std::to_string(taps);
+        expect(harness.compile(), name + ": " + harness.error());
+        test::KernelFunction function = harness.lookup("filter");
+        for (int turn = 0; function && turn < 4; ++turn) {
+          test::Arena arena;
+          const int64_t elems[] = {2 * size * size * 2 * in, 2 * size * size * 2 * out, taps * taps * in * 2 * out};
+          for (int64_t count : elems)
+            arena.add(count * 4);
+          if (int64_t perThread = scratchBytesPerThread(s, target))
+            arena.add(perThread * 2);
+          for (int buffer = 0; buffer < 2; ++buffer)
+            for (int64_t i = 0; i < elems[buffer]; ++i)
+              arena.at<float>(buffer)[i] = float(double(below(random, 2001) - 1000) * 1e-3);
+          int64_t context[kContextWords] = {};
+          test::callKernel(function, arena.data(), arena.offsetsOf(), context, 2);
+          int64_t wrong = 0;
+          for (int64_t g = 0; g < 2; ++g)
+            for (int64_t r = 0; r < taps; ++r)
+              for (int64_t c = 0; c < taps; ++c)
+                for (int64_t i = 0; i < in; ++i)
+                  for (int64_t n = 0; n < out; ++n) {
+                    float expected = chainOfGroups(s, arena.at<float>(0), arena.at<float>(1), g, r, c, i, n);
+                    float got = arena.at<float>(2)[g * out + ((r * taps + c) * in + i) * 2 * out + n];
+                    wrong += std::memcmp(&expected, &got, 4) != 0;
+                  }
+          expect(wrong == 0 && arena.guardsIntact(), name + ": " + std::to_string(wrong) + " wrong");
+        }
+      }
 }
 
 // The chain of one output, over all of k, with +0.0 for what lies outside.
@@ -173,8 +250,10 @@ void runAll(const std::string &cpu, uint64_t seed, int64_t count, bool few) {
 int main(int argc, char **argv) {
   uint64_t seed = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
   int64_t count = argc > 2 ? std::strtoll(argv[2], nullptr, 10) : 40;
-  for (const std::string &cpu : test::runnableCpus())
+  for (const std::string &cpu : test::runnableCpus()) {
     for (bool few : {false, true})
       runAll(cpu, seed, count, few);
+    checkGroups(cpu);
+  }
   return tally();
 }
