@@ -38,9 +38,18 @@ bool isWidening(Operation *op) {
   return cast && nn::tensorOf(cast.getX()).getElementType().isBF16() && nn::tensorOf(cast.getResult()).getElementType().isF32() && !hasHint(op);
 }
 
+// What stands around the operand is the same number in bf16.
+bool padsWithBF16(nn::PadOp op) {
+  bool loses = false;
+  APFloat number = op.getValue();
+  number.convert(APFloat::BFloat(), APFloat::rmNearestTiesToEven, &loses);
+  return !loses;
+}
+
 // What moves widened values moves the narrow ones, and is widened itself.
 void sinkWidenings(Operation *op, OpBuilder &b) {
-  if (!movesElements(op) && !isa<nn::ConcatOp, nn::PadOp>(op))
+  auto pad = dyn_cast<nn::PadOp>(op);
+  if (!movesElements(op) && !isa<nn::ConcatOp>(op) && !(pad && padsWithBF16(pad)))
     return;
   if (!llvm::all_of(op->getOperands(), [](Value operand) { return isWidening(operand.getDefiningOp()); }) || hasHint(op))
     return;

@@ -284,6 +284,32 @@ def step_streams(p, batch, B):
     return gradient
 
 
+# ---- What stands around a tensor is rounded with it --------------------------------------------------------------------
+PADDED = """dim B = 4 batch, I = 8, H = 16, C = 4
+data train = npy("x.npy", "v.npy", shuffle = false) -> (x: f32[B, I], v: f32[B, C])
+model net(x: f32[B, I]) -> f32[B, C] {
+  use a = linear[H](with_bias = false), b = linear[C](with_bias = false)
+  h = relu(a(x))
+  %s
+}
+train net on train seed 5 {
+  loss = mean[B] sum[C] (net(x) - v) ^ 2
+  optimizer sgd(lr = 0.0078125)
+  %s
+  steps 10
+}
+"""
+
+
+def step_padded(p, batch, B):
+    x = rounded(batch["x"])
+    h = relu(rounded(product(x, p["a.weight"].T)))
+    padded = rounded(np.pad(h, ((0, 0), (1, 1)), constant_values=np.float32(0.1)))
+    dy = gradient_of_loss(rounded(product(padded, p["b.weight"].T)), batch["v"], B)
+    dh = where(h, rounded(product(dy, p["b.weight"]))[:, 1:-1])
+    return {"a.weight": product(dh.T, x, range(B)), "b.weight": product(dy.T, padded, range(B))}
+
+
 def random(rng, *shape):
     return rng.standard_normal(shape).astype(np.float32)
 
@@ -296,6 +322,8 @@ def main():
     for T, H in ((1, 7), (9, 40), (37, 17)):
         data = {"x": random(rng, 8, T, 3), "v": random(rng, 8, T, 5)}
         train("loop%d" % T, LOOP % (T, H, PRECISION), data, step_loop)
+    for number, body in enumerate(("p = pad(h, before = 1, after = 1, axis = 1, value = 0.1)\n  return b(p)", "return b(pad(h, before = 1, after = 1, axis = 1, value = 0.1))")):
+        train("padded%d" % number, PADDED % (body, PRECISION), {"x": random(rng, 8, 8), "v": random(rng, 8, 4)}, step_padded)
     train("streams", STREAMS, {"x": random(rng, 8, 37), "v": random(rng, 8, 5)}, step_streams)
 
 
