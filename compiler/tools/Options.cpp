@@ -291,8 +291,11 @@ static void readStages(const Flags &f, CommandLine &line) {
     line.stages = f.stages == "auto" ? 0 : int(std::min<int64_t>(1 << 16, positive(f.stages, "stages")));
   if (f.replicas.getNumOccurrences())
     line.replicas = int(std::min<int64_t>(1 << 16, positive(f.replicas, "replicas")));
-  if (f.shards.getNumOccurrences())
-    line.shards = int(std::min<int64_t>(64, positive(f.shards, "shards")));
+  if (f.shards.getNumOccurrences()) {
+    line.shards = int(std::min<int64_t>(1 << 16, positive(f.shards, "shards")));
+    if (line.shards > 64)
+      usage("--shards: at most 64 shards share a layer");
+  }
   if (f.schedule.getNumOccurrences()) {
     line.schedule = f.schedule;
     solve::Schedule known;

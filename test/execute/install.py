@@ -2,6 +2,7 @@
 """`cmake --install BUILD --prefix FOLDER`: what lies there compiles and runs a program, wherever the folder is moved to. While its runtime
 library is being written it says so, or compiles as ever."""
 import os
+import re
 import shutil
 import threading
 
@@ -15,8 +16,9 @@ def main():
     prefix, moved = programs.FOLDER / "prefix", programs.FOLDER / "moved"
     programs.call(["cmake", "--install", BUILD, "--prefix", prefix])
     files = sorted(str(path.relative_to(prefix)) for path in prefix.rglob("*") if path.is_file())
-    for wanted in ("bin/cinch", "lib/libcinchrt.a", "share/doc/cinch/from-pytorch.md", "share/cinch/examples/mlp/mlp.cinch"):
+    for wanted in ("bin/cinch", "lib/libcinchrt.a", "share/cinch/docs/from-pytorch.md", "share/cinch/examples/mlp/mlp.cinch", "share/cinch/tools/images"):
         verdicts.expect(wanted in files, "%s is not there: %s" % (wanted, files))
+    links(prefix / "share/cinch")
     shutil.move(prefix, moved)
     (programs.FOLDER / "t.txt").write_bytes(programs.BYTES)
     source = programs.source("lm", programs.BYTES_MODEL)
@@ -26,6 +28,14 @@ def main():
     verdicts.expect((programs.FOLDER / "out/final.safetensors").exists(), "what it compiles trains")
     verdicts.expect(os.access(moved / "bin/cinch", os.X_OK), "a program")
     half_written(moved, source)
+
+
+def links(folder):
+    """Links of the pages lead to what is there."""
+    for page in [folder / "README.md", *folder.glob("docs/*.md"), *folder.glob("examples/*/README.md")]:
+        for target in re.findall(r"\[[^\]`]+\]\(([A-Za-z./_-]+)\)", page.read_text()):
+            if "/" in target or "." in target:
+                verdicts.expect((page.parent / target).exists(), "%s: %s is not there" % (page.relative_to(folder), target))
 
 
 def half_written(moved, source):
