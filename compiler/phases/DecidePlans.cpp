@@ -90,7 +90,8 @@ bool Compilation::decideOthers(const DecideOptions &base, int64_t chosen, int64_
     int64_t examples = nn::batchOf(func); // 1: it reads none
     int64_t least = nn::examplesTogether(func);
     for (int64_t size : llvm::reverse(sizes)) {
-      if (size > chosen || examples % size != 0 || size % least != 0)
+      // Groups that only a metric compares may be larger than a micro-batch of training.
+      if ((size > chosen && size != least) || examples % size != 0 || size % least != 0)
         continue;
       DecideOptions forEntry = base;
       forEntry.search.microbatch = size;

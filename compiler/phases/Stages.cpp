@@ -163,11 +163,13 @@ bool StagePlanner::readHints() {
                               stages(), segments()));
 }
 
+// What lives through the main loop: sums that only loops before it need may follow each other in the same bytes.
 int64_t StagePlanner::boundOfAnyCut() const {
+  const solve::GraphIndex index(problem.graph);
   int64_t bytes = 0;
-  for (const solve::Buffer &buffer : problem.graph.buffers)
-    if (buffer.perExampleBytes == 0 &&
-        (buffer.kind == solve::Buffer::Accumulator || (buffer.kind == solve::Buffer::Persistent && buffer.producer < 0)))
+  for (auto [number, buffer] : llvm::enumerate(problem.graph.buffers))
+    if (buffer.perExampleBytes == 0 && ((buffer.kind == solve::Buffer::Accumulator && index.livesThroughLoop(int(number), 1)) ||
+                                        (buffer.kind == solve::Buffer::Persistent && buffer.producer < 0)))
       bytes += buffer.fixedBytes;
   if (options.hostBudget) // all state may lie there
     return std::max<int64_t>(0, bytes - c.bytesOfState(func::FuncOp(train).getName())) / workersOfReplica();
@@ -309,7 +311,7 @@ bool Compilation::decideStages(const DecideOptions &base, const solve::Strategy 
     for (size_t i = 0; i < ways.size() && !refused && !(least && best); ++i) {
       bool holds = ways[i]->hasAttr(nn::kHeldAttr);
       bool inRows = ways[i]->hasAttr(nn::kRowsAttr);
-      if (best && lacksCopies(ways[i])) // worth it only where no other fits
+      if (best && lacksCopies(ways[i]) && !options.budget) // worth it only where memory is short
         continue;
       if (inRows ? best && !best->updatesMatter() : i > 0 && !holds && !options.budget)
         continue;

@@ -5,6 +5,7 @@
 #include "compiler/transforms/HoldSums.h"
 #include "compiler/transforms/NarrowWeights.h"
 #include "compiler/transforms/PackWeights.h"
+#include "compiler/transforms/PlanProblem.h"
 #include "dialects/nn/Grain.h"
 #include "dialects/nn/NN.h"
 
@@ -19,7 +20,7 @@ static constexpr llvm::StringLiteral kWithoutCopies = "_without_copies";
 // What loops along an axis keep for their backward loops: every trip, states before runs of trips, before runs of runs. And of replicas that
 // have several grains, what waits for the replica before: the operands of gradients, or the grains' sums. And large updates whole, or in runs of
 // rows that replicas share. Each is a step of its own to the planner. On a GPU all of them have copies of weights, and so they have on a CPU with AMX for
-// products in loops along an axis. Behind them come those without, for budgets that have no room for the copies.
+// products in loops along an axis. Behind them come those without, for budgets that have little room for the copies.
 std::vector<func::FuncOp> Compilation::waysToTrain(const solve::Strategy &strategy) {
   std::vector<func::FuncOp> ways{module->lookupSymbol<func::FuncOp>(nn::kTrainName)};
   bool free = strategy.kind == solve::Strategy::Auto || strategy.kind == solve::Strategy::Optimal;
@@ -93,17 +94,17 @@ DecideOutcome Compilation::decideTraining(std::vector<func::FuncOp> ways, const 
   DecideOutcome best = decidePlan(ways.front(), wanted);
   size_t chosen = 0;
   for (size_t i = 1; i < ways.size() && !best.internal && best.result.error.empty(); ++i) {
-    // Computing trips again costs time: nothing beats a plan that no plan of the plain step beats.
-    bool fastest = best.result.feasible && best.result.plan.seconds <= best.result.secondsBound;
-    bool lacks = lacksCopies(ways[i]); // worth it only where no other fits
-    if ((fastest || (lacks && best.result.feasible)) && !wanted.tradeOff)
-      break;
-    DecideOutcome other = decidePlan(ways[i], wanted);
+    PlanProblem problem(ways[i], wanted);
+    if (best.result.feasible && !wanted.tradeOff && problem.leastSeconds() >= best.result.plan.seconds) {
+      best.result.bound = std::min(best.result.bound, problem.bound()); // what is said of any plan counts this way, too
+      continue;
+    }
+    DecideOutcome other = problem.decide();
     if (other.internal)
       return other;
     bool better = other.result.feasible != best.result.feasible ? other.result.feasible
-                  : best.result.feasible ? !lacks && other.result.plan.seconds < best.result.plan.seconds
-                                         : other.result.smallestArena < best.result.smallestArena;
+                  : best.result.feasible                        ? other.result.plan.seconds < best.result.plan.seconds
+                                                                : other.result.smallestArena < best.result.smallestArena;
     if (!other.result.error.empty())
       continue;
     if (better)

@@ -25,10 +25,12 @@ int64_t memoryBound(const GraphIndex &index, int64_t b) {
       isThrough[s] = true;
       through += line.storageBytes[s];
     }
-  // A storage that happens to span the loop because of its order alone is not certain to.
+  // A storage that happens to span the loop because of its order alone is not certain to: it holds what a kernel of the loop makes, or a sum
+  // that begins with its first work.
   for (size_t i = 0; i < line.instances.size(); ++i) {
     const Timeline::Life &life = line.instances[i];
-    if (life.run >= line.loopBegin && life.run < line.loopEnd && isThrough[life.storage]) {
+    const bool ofOrder = (life.run >= line.loopBegin && life.run < line.loopEnd) || (life.buffer >= 0 && index.beginsLate(life.buffer, b));
+    if (ofOrder && isThrough[life.storage]) {
       isThrough[life.storage] = false;
       through -= line.storageBytes[life.storage];
     }

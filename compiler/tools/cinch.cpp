@@ -205,6 +205,8 @@ static int compile(const CommandLine &line, const Program &program, const Source
 static int writeLibrary(const CommandLine &line, const Program &program, Compilation &compilation, llvm::StringRef object,
                         const std::vector<std::string> &objects, const std::string &runtime) {
   llvm::SmallString<256> folder(line.output == "a.out" ? program.modelName : line.output);
+  if (folder.ends_with("/")) // a folder is named, and nothing in it
+    folder += program.modelName;
   llvm::StringRef last = llvm::sys::path::filename(folder);
   if (last.consume_back(".so") || last.consume_back(".a")) // the library itself was named, not what it is called in it
     last.consume_front("lib");

@@ -419,7 +419,25 @@ int64_t PlanProblem::bound() const {
   int64_t onHost = 0; // at most; values that wait there change no bound
   if (options.hostBudget)
     onHost = std::min(*options.hostBudget, bytesOf(solve::movableState(problem.graph, stateThatMayLeave(function, problem))));
-  return std::max<int64_t>(0, solve::memoryBound(variants, options.search.microbatch) - onHost);
+  int64_t least = INT64_MAX;
+  for (int64_t microbatch : solve::microbatches(problem.graph))
+    if (options.search.microbatch <= 0 || microbatch == options.search.microbatch)
+      least = std::min(least, solve::memoryBound(variants, microbatch));
+  return least == INT64_MAX ? 0 : std::max<int64_t>(0, least - onHost);
+}
+
+double PlanProblem::leastSeconds() const {
+  double least = 1e300;
+  for (const solve::Variant &variant : variants) {
+    const solve::StepGraph &graph = variant.rows.graph;
+    solve::GraphIndex index(graph);
+    if (!index.error.empty())
+      return 0;
+    for (int64_t microbatch : solve::microbatches(graph))
+      if (options.search.microbatch <= 0 || microbatch == options.search.microbatch)
+        least = std::min(least, solve::predictedSeconds(index, microbatch, index.loop));
+  }
+  return variants.empty() ? 0 : least;
 }
 
 DecideOutcome cinch::decidePlan(func::FuncOp function, const DecideOptions &options) { return PlanProblem(function, options).decide(); }

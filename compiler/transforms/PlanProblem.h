@@ -10,8 +10,10 @@ class PlanProblem {
 public:
   // A function of kernels. The options must outlive the problem.
   PlanProblem(mlir::func::FuncOp, const DecideOptions &);
-  // Bytes of the arena that no plan with the micro-batch of the options can do without; no plan is made to know them. 0: nothing is known.
+  // Bytes of the arena that no plan can do without, with the micro-batch of the options if they name one; no plan is made to know them. 0: nothing is known.
   int64_t bound() const;
+  // Seconds of a step that no plan is predicted to be faster than: those without a limit of memory. No plan is made to know them.
+  double leastSeconds() const;
   // As decidePlan, which is this. Once.
   DecideOutcome decide();
 

@@ -400,6 +400,37 @@ def in_a_library(data):
     verdicts.expect(abs(found["loss"] - printed["loss"]) <= 1e-6, "a library evaluates to %s, the executable to %s" % (found, printed))
 
 
+def of_a_metric():
+    """Groups that a metric alone compares may be larger than a micro-batch of training."""
+    folder = programs.FOLDER / "metric"
+    folder.mkdir()
+    x = np.random.default_rng(2).standard_normal(16).astype("f4")
+    np.save(folder / "x.npy", x)
+    program = programs.source("metric", """dim B = 8 batch
+data train = npy("x.npy", shuffle = false) -> (x: f32[B])
+model net(x: f32[B]) -> f32[B] {
+  param p: f32[] ~ constant(0.5)
+  return tanh(x * p)
+}
+train net on train seed 19 {
+  u = net(x)
+  r = group_all(u, group = 4)
+  loss = mean[B] u ^ 2
+  metric m = mean[b, j] tanh(r[b, j])
+  optimizer sgd(lr = 0)
+  steps 3
+  every 1 eval(train)
+}
+""")
+    groups = np.tanh(x * np.float32(0.5)).reshape(4, 4)
+    for flags in (["--microbatch", "1"], ["--microbatch", "2"], ["--microbatch", "8"]):
+        result = programs.run(programs.compiled(program, "metric" + flags[1], *flags), folder, 3)
+        found = result.rows[-1]["train.m"]
+        verdicts.expect(abs(found - np.tanh(groups).mean()) < 1e-6, "%s: a metric of groups is %g, not %g" % (flags, found, np.tanh(groups).mean()))
+    said = programs.call([programs.CINCH, program, "-o", programs.FOLDER / "none", "--memory-budget", "1KiB", "--microbatch", "2"], allowed=(1,)).stdout
+    verdicts.expect("smallest budget that compiles" in said, "a refusal: " + said)
+
+
 def guarded(check, name, data):
     try:
         check(name, data)
@@ -416,6 +447,7 @@ def main():
     behind_a_loop(data)
     in_a_library(data)
     no_copies()
+    of_a_metric()
     refused(data)
 
 
