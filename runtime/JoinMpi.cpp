@@ -25,7 +25,7 @@ void showCards() {
   Card own = ownCard(), *cards = allocateArray<Card>(count);
   Verdict verdict = {};
   MpiRequest request;
-  const double patience = workerTimeout > 60 ? workerTimeout : 60;
+  const double patience = joinSeconds();
   TimeLimit limit(patience);
   auto await = [&](int64_t worker) {
     __atomic_store_n(&awaited, worker, __ATOMIC_RELAXED);
@@ -82,7 +82,7 @@ void carry(int64_t from, int64_t to, int64_t bytes, int times) {
     fail(kResources, "no memory for a message of %lld bytes", (long long)bytes);
   memset(room, 0, size_t(bytes));
   MpiRequest request;
-  const double patience = workerTimeout > 60 ? workerTimeout : 60;
+  const double patience = joinSeconds();
   TimeLimit limit(patience);
   for (int i = 0; i < times; ++i) {
     if (ownWorker == from)
@@ -111,7 +111,7 @@ void trySums() {
     fail(kResources, "no memory for %u sums of %lld bytes", kSumsAtOnce, (long long)bytes);
   memset(room, 0, kSumsAtOnce * size_t(bytes));
   MpiRequest requests[kSumsAtOnce];
-  const double patience = workerTimeout > 60 ? workerTimeout : 60;
+  const double patience = joinSeconds();
   TimeLimit limit(patience);
   for (uint32_t i = 0; i < kSumsAtOnce; ++i)
     sumAmongReplicas(static_cast<char *>(room) + i * bytes, bytes, false, requests[i]);
