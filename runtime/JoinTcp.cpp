@@ -99,11 +99,27 @@ void heedOther(int64_t worker) {
   links[worker].open = true;
 }
 
-void tellPlaces(Place *places, Verdict &verdict) {
+// Where worker `to` can call the others. Who came over the loopback is on this machine: a worker of another machine calls it where it has called
+// worker 0. (On the machine of MASTER_ADDR its name may stand for 127.0.1.1.)
+void placesFor(int64_t to, const Place *seen, Place *told) {
+  const bool elsewhere = !seen[to].host.isLoopback();
+  const Address here = addressOf(links[to].fd, End::Own);
+  for (int64_t i = 1; i < programWorkers(); ++i) {
+    told[i] = seen[i];
+    if (elsewhere && seen[i].host.isLoopback())
+      told[i].host = here;
+  }
+}
+
+void tellPlaces(const Place *seen, Verdict &verdict) {
   const int64_t count = programWorkers();
-  for (int64_t i = 1; i < count; ++i)
-    if (!transfer(links[i].fd, &verdict, sizeof verdict, true) || !transfer(links[i].fd, places, size_t(count) * sizeof(Place), true))
+  Place *told = allocateArray<Place>(count);
+  memset(told, 0, size_t(count) * sizeof(Place));
+  for (int64_t i = 1; i < count; ++i) {
+    placesFor(i, seen, told);
+    if (!transfer(links[i].fd, &verdict, sizeof verdict, true) || !transfer(links[i].fd, told, size_t(count) * sizeof(Place), true))
       refuseSinceLost(i);
+  }
 }
 
 bool haveMet() {

@@ -197,6 +197,18 @@ def test_tcp_join_itself(t):
         t.check(codes(results) == [0, 0], "worker 1 does not take itself for worker 0", repr(results))
 
 
+def test_tcp_join_loopback(t):
+    """Worker 1 calls worker 0 over the loopback, as where the name in MASTER_ADDR stands for 127.0.1.1 on its own machine; worker 2 calls worker 1 from
+    another machine."""
+    data = t.digits()
+    t.call(t.stages(1), "--data", data, "--out", "one")
+    with Machines(1) as machines:
+        for where in ((0, 0, 1), (0, 1, 0), (0, 1, 1)) if machines.there else ():
+            out = "".join(map(str, where))
+            results = t.together(machines.on(t, where, t.stages(3)), "--data", data, "--out", out, env=hurried(6), limit=30)
+            t.check(codes(results) == [0, 0, 0] and final(t, out) == final(t, "one"), "machines %s" % (where,), repr(results))
+
+
 def test_tcp_join_unreachable(t):
     """Workers that reach worker 0, but not one another: all say who does not reach whom."""
     data = t.digits()
