@@ -165,10 +165,9 @@ void receiveAll(int port) {
       const int fd = callers.next(card);
       Text why;
       if (fd < 0) {
-        why.add("worker 0 at %s waited %.0f s at port %d: of %lld workers ", own.host, seconds, given, (long long)count);
         nameMissing(why);
-        why.add(" did not call");
-        refuseAll(-1, kUsage, why.data);
+        why.add(" of %lld did not call within %.0f s; worker 0 at %s listened at port %d", (long long)count, seconds, own.host, given);
+        refuseAll(-1, kResources, why.data);
       }
       judge(own, card, links[card.rank < 0 || card.rank >= own.world ? 0 : card.rank].fd >= 0, why);
       if (why.size)

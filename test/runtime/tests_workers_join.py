@@ -46,6 +46,22 @@ def listening(pid):
     raise AssertionError("it does not listen")
 
 
+def test_tcp_join_missing(t):
+    """Everybody that has come hears who has not, and ends with 5."""
+    data, three = t.digits(), t.stages(3)
+    for missing in ([2], [1], [1, 2]):
+        cast = [NOBODY if rank in missing else three for rank in range(3)]
+        begun = time.time()
+        results = t.together(cast, "--data", data, "--out", "m", env=hurried(2), limit=20)
+        came = [result for rank, result in enumerate(results) if rank not in missing]
+        words = "worker%s %s of 3 did not call within 2 s" % ("s" if len(missing) > 1 else "", ", ".join(map(str, missing)))
+        t.check(codes(came) == [5] * len(came) and all(words in result[2] for result in came), "%s missing" % missing, repr(came))
+        t.check(time.time() - begun < 6, "they end soon")
+    results = t.together([NOBODY, three, three], "--data", data, "--out", "m", env=hurried(2), limit=20)
+    t.check(codes(results[1:]) == [5, 5] and all("cannot reach worker 0 at 127.0.0.1:" in result[2] for result in results[1:]), "worker 0 missing", repr(results))
+    t.refused(2, ["CINCH_JOIN_SECONDS", "`soon`"], three, env=hurried("soon", RANK="1", WORLD_SIZE="3", MASTER_ADDR="127.0.0.1", MASTER_PORT="9"))
+
+
 def test_tcp_join_killed(t):
     """A worker that ends while others are waited for is noticed at once."""
     data, three = t.digits(), t.stages(3)
