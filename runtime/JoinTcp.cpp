@@ -303,6 +303,20 @@ void callOthers() {
   hearVerdict(links[0].fd, verdict);
 }
 
+// This process was started as one of another number than the program has workers. Worker 0 hears of it, if it is there already: it would wait for
+// a worker that does not come.
+[[noreturn]] void leaveForWorld() {
+  Card own = ownCard();
+  own.world = int32_t(run.options.world);
+  grant(1);
+  const char *why;
+  const int fd = ownWorker != 0 ? call(firstHost, firstPort, why) : -1;
+  Verdict verdict; // it says the same
+  if (fd >= 0 && transfer(fd, &own, sizeof own, true))
+    (void)transfer(fd, &verdict, sizeof verdict, false);
+  failForWorld(run.options, run.meta);
+}
+
 } // namespace
 
 void joinByTcp() {
@@ -324,6 +338,8 @@ void joinByTcp() {
   char given[16];
   snprintf(given, sizeof given, "%ld", number);
   firstHost = host, firstPort = given;
+  if (run.options.world != programWorkers())
+    leaveForWorld();
   seconds = joinSeconds();
   grant(seconds);
   joinWait.sayAt = monotonicSeconds() + kSilentJoin;

@@ -140,6 +140,28 @@ def test_tcp_join_unanswered(t):
             caller.close()
 
 
+def test_tcp_join_rank(t):
+    """A number that the world does not have, whatever the size of the world: as a world of one the process would train by itself, into the same folder."""
+    for rank, world in (("1", "1"), ("2", "2"), ("5", "3")):
+        env = dict(os.environ, RANK=rank, WORLD_SIZE=world, MASTER_ADDR="127.0.0.1", MASTER_PORT="9")
+        t.refused(2, ["number %s of %s" % (rank, world)], t.stages(2), "--data", t.digits(), "--out", "w", env=env)
+    t.check(not os.path.exists(t.path("w")), "nothing was written")
+
+
+def test_tcp_join_world(t):
+    """One process with another WORLD_SIZE than the others: all end with 2 at once."""
+    three = t.stages(3)
+    for rank, world in ((1, "2"), (2, "4")):
+        cast = [three] * 3
+        cast[rank] = (after(t, 1, rank, three), dict(WORLD_SIZE=world))
+        begun = time.time()
+        results = t.together(cast, "--data", t.digits(), "--out", "w", limit=20)
+        t.check(codes(results) == [2, 2, 2] and time.time() - begun < 5, "all end with 2", repr(results))
+        t.check("the program has 3 workers" in results[rank][2] and "started %s processes" % world in results[rank][2], "the one itself says it", repr(results))
+        words = "worker %d at .* was started as one of %s, worker 0 at .* as one of 3" % (rank, world)
+        t.check(all(re.search(words, results[other][2]) for other in range(3) if other != rank), "the others hear it", repr(results))
+
+
 def test_tcp_join_suspended(t):
     """All processes stop (a suspended job, Ctrl-Z) for longer than a worker may be silent, and go on."""
     data = t.digits()
