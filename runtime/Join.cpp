@@ -4,6 +4,7 @@
 #include "runtime/Links.h"
 #include "runtime/Run.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -23,6 +24,17 @@ Card ownCard() {
   if (gethostname(card.host, sizeof card.host - 1) != 0)
     snprintf(card.host, sizeof card.host, "?");
   return card;
+}
+
+double joinSeconds() {
+  const char *text = getenv("CINCH_JOIN_SECONDS");
+  if (!text || !*text)
+    return workerTimeout > 60 ? workerTimeout : 60;
+  char *end;
+  const double seconds = strtod(text, &end);
+  if (*end || !(seconds > 0 && seconds < 1e9))
+    fail(kUsage, "CINCH_JOIN_SECONDS is `%s`; expected a number of seconds above 0", text);
+  return seconds;
 }
 
 bool isCard(Card &card) {

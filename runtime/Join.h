@@ -18,11 +18,13 @@ struct Card {
 // What worker 0 answers.
 struct Verdict {
   int32_t accepted;
+  int32_t code; // refused: with which everybody leaves
   uint64_t meeting;
   char words[512]; // why not
 };
 
 constexpr double kSilentJoin = 3; // seconds that workers wait for one another before they say for whom
+double joinSeconds(); // that they wait for one another at all: a minute, or --worker-timeout if that is more, or CINCH_JOIN_SECONDS
 
 Card ownCard();
 bool isCard(Card &); // of a program like this one; its texts end then

@@ -25,11 +25,12 @@ void showCards() {
   Card own = ownCard(), *cards = allocateArray<Card>(count);
   Verdict verdict = {};
   MpiRequest request;
-  const double patience = workerTimeout > 60 ? workerTimeout : 60, until = monotonicSeconds() + patience;
+  const double patience = joinSeconds();
+  TimeLimit limit(patience);
   auto await = [&](int64_t worker) {
     __atomic_store_n(&awaited, worker, __ATOMIC_RELAXED);
     while (!isDone(request)) {
-      if (monotonicSeconds() > until)
+      if (limit.isOver())
         lostWorker(worker, Loss::Silent, patience);
       usleep(200);
     }
@@ -81,7 +82,8 @@ void carry(int64_t from, int64_t to, int64_t bytes, int times) {
     fail(kResources, "no memory for a message of %lld bytes", (long long)bytes);
   memset(room, 0, size_t(bytes));
   MpiRequest request;
-  const double patience = workerTimeout > 60 ? workerTimeout : 60, until = monotonicSeconds() + patience;
+  const double patience = joinSeconds();
+  TimeLimit limit(patience);
   for (int i = 0; i < times; ++i) {
     if (ownWorker == from)
       sendBytes(room, bytes, to, kJoinTag, request);
@@ -89,7 +91,7 @@ void carry(int64_t from, int64_t to, int64_t bytes, int times) {
       receiveBytes(room, bytes, from, kJoinTag, request);
     Rest rest;
     for (Counter never; !isDone(request); rest.nothing(never, never.now()))
-      if (monotonicSeconds() > until)
+      if (limit.isOver())
         lostWorker(ownWorker == from ? to : from, Loss::Silent, patience);
   }
   munmap(room, size_t(bytes));
@@ -109,13 +111,14 @@ void trySums() {
     fail(kResources, "no memory for %u sums of %lld bytes", kSumsAtOnce, (long long)bytes);
   memset(room, 0, kSumsAtOnce * size_t(bytes));
   MpiRequest requests[kSumsAtOnce];
-  const double patience = workerTimeout > 60 ? workerTimeout : 60, until = monotonicSeconds() + patience;
+  const double patience = joinSeconds();
+  TimeLimit limit(patience);
   for (uint32_t i = 0; i < kSumsAtOnce; ++i)
     sumAmongReplicas(static_cast<char *>(room) + i * bytes, bytes, false, requests[i]);
   Rest rest;
   for (MpiRequest &request : requests)
     for (Counter never; !isDone(request); rest.nothing(never, never.now()))
-      if (monotonicSeconds() > until)
+      if (limit.isOver())
         fail(kResources, "the replicas of worker %lld did not come to a first sum within %.0f s", (long long)ownWorker, patience);
   munmap(room, kSumsAtOnce * size_t(bytes));
 }

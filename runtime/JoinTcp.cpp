@@ -1,20 +1,15 @@
-// JoinTcp.cpp: how processes find one another: all call worker 0 at MASTER_ADDR:MASTER_PORT, which checks that they belong
-// together and tells everybody where the others listen; then those call one another that have a channel in common.
+// JoinTcp.cpp: how processes find one another: all call worker 0 at MASTER_ADDR:MASTER_PORT, which checks that they belong together and tells
+// everybody where the others listen; then those call one another that have a channel in common. Each tells worker 0 that it has; when all have,
+// worker 0 lets all begin, since who begins earlier would soon miss the others.
 #include "runtime/Join.h"
+#include "runtime/JoinCalls.h"
 #include "runtime/Launcher.h"
 #include "runtime/LinksTcp.h"
 #include "runtime/Output.h"
 #include "runtime/Run.h"
-#include <arpa/inet.h>
-#include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 namespace cinch::rt {
@@ -23,150 +18,202 @@ namespace {
 
 // Where a worker listens.
 struct Place {
-  char host[64];
+  Address host;
   int32_t port;
 };
 
-double deadline, joinSeconds, saidAt; // saidAt: when it is said what is waited for; 0: it was
+double seconds; // joinSeconds()
+// Who waits for the word of another that waits itself waits longer by so much, or they would give up at once, and the reason would not be heard.
+constexpr double kGrace = 2;
+
+void grant(double most) { joinWait.deadline = monotonicSeconds() + most; }
 
 // Who is waited for, and where: one line, once.
 struct Awaited {
-  const char *host = "", *port = ""; // of a worker that is called; empty: others call
+  const char *host = "", *port = ""; // of a worker that is called; host empty: others call
   int64_t worker = -1;
+  bool meeting = false; // worker 0: all have called, and call one another
 };
 Awaited awaited;
 
-void addMissing(Text &missing) {
+// Its number, or numbers, as "worker 2" or "workers 1, 2".
+void nameMissing(Text &text) {
+  Text missing;
   for (int64_t i = 1; i < programWorkers(); ++i)
-    if (ownWorker == 0 ? links[i].fd < 0 : i > ownWorker && needsLink(i, ownWorker) && !links[i].open)
+    if (ownWorker != 0 ? i > ownWorker && needsLink(i, ownWorker) && !links[i].open : awaited.meeting ? !links[i].open : links[i].fd < 0)
       missing.add("%s%lld", missing.size ? ", " : "", (long long)i);
+  text.add("worker%s %s", strpbrk(missing.data, ",") ? "s" : "", missing.data);
 }
 
 void sayAwaited() {
-  if (!saidAt || monotonicSeconds() < saidAt)
-    return;
-  saidAt = 0;
+  Text line;
+  line.add("worker %lld of %lld waits ", (long long)ownWorker, (long long)programWorkers());
   if (awaited.worker >= 0) {
-    sayAnyway("worker %lld of %lld waits for worker %lld at %s:%s, at most %.0f s", (long long)ownWorker, (long long)programWorkers(),
-              (long long)awaited.worker, awaited.host, awaited.port, joinSeconds);
-    return;
+    line.add("for worker %lld at %s:%s", (long long)awaited.worker, awaited.host, awaited.port);
+  } else if (awaited.meeting) {
+    line.add("for ");
+    nameMissing(line);
+    line.add(" to reach the other workers");
+  } else {
+    line.add("at %s, port %s, for ", ownCard().host, awaited.port);
+    nameMissing(line);
+    line.add(" to call");
   }
-  Text missing;
-  addMissing(missing);
-  sayAnyway("worker %lld of %lld waits at %s, port %s, for worker%s %s to call, at most %.0f s", (long long)ownWorker, (long long)programWorkers(),
-            ownCard().host, awaited.port, strpbrk(missing.data, ",") ? "s" : "", missing.data, joinSeconds);
+  sayAnyway("%s, at most %.0f s", line.data, seconds);
 }
 
-// poll until the deadline; what is waited for is said meanwhile.
-bool ready(pollfd &polled) {
-  for (;;) {
-    double now = monotonicSeconds(), until = saidAt && saidAt < deadline ? saidAt : deadline;
-    if (deadline <= now)
-      return false;
-    int n = poll(&polled, 1, until > now ? int((until - now) * 1000) + 1 : 1);
-    if (n != 0)
-      return n > 0;
-    sayAwaited();
+// ---- Worker 0
+
+Callers *atTheDoor; // those that are not known yet
+
+[[noreturn]] void refuseAll(int caller, int code, const char *why) {
+  Verdict verdict = {};
+  verdict.code = code;
+  snprintf(verdict.words, sizeof verdict.words, "%s", why);
+  grant(1);
+  if (caller >= 0)
+    transfer(caller, &verdict, sizeof verdict, true);
+  for (int64_t i = 1; i < programWorkers(); ++i)
+    if (links[i].fd >= 0)
+      transfer(links[i].fd, &verdict, sizeof verdict, true);
+  if (atTheDoor)
+    atTheDoor->tellAll(verdict);
+  usleep(100000); // for them to read it
+  fail(code, "%s", why);
+}
+
+[[noreturn]] void refuseSinceLost(int64_t worker) {
+  Text why;
+  why.add("worker %lld lost before all workers had joined: its connection has ended", (long long)worker);
+  refuseAll(-1, kResources, why.data);
+}
+
+// What a worker that has called says: that it has met the others, or why it cannot; or it has ended.
+void heedOther(int64_t worker) {
+  Verdict verdict;
+  if (!transfer(links[worker].fd, &verdict, sizeof verdict, false))
+    refuseSinceLost(worker);
+  verdict.words[sizeof verdict.words - 1] = 0;
+  if (!verdict.accepted)
+    refuseAll(-1, kResources, verdict.words);
+  links[worker].open = true;
+}
+
+// Where worker `to` can call the others. Who came over the loopback is on this machine: a worker of another machine calls it where it has called
+// worker 0. (On the machine of MASTER_ADDR its name may stand for 127.0.1.1.)
+void placesFor(int64_t to, const Place *seen, Place *told) {
+  const bool elsewhere = !seen[to].host.isLoopback();
+  const Address here = addressOf(links[to].fd, End::Own);
+  for (int64_t i = 1; i < programWorkers(); ++i) {
+    told[i] = seen[i];
+    if (elsewhere && seen[i].host.isLoopback())
+      told[i].host = here;
   }
 }
 
-// Whole transfers until the deadline.
-bool transfer(int fd, void *data, size_t size, bool writes) {
-  char *at = static_cast<char *>(data);
-  while (size) {
-    pollfd polled = {fd, short(writes ? POLLOUT : POLLIN), 0};
-    if (!ready(polled))
-      return false;
-    ssize_t n = writes ? send(fd, at, size, MSG_NOSIGNAL | MSG_DONTWAIT) : recv(fd, at, size, MSG_DONTWAIT);
-    if (n < 0 && (errno == EINTR || errno == EAGAIN))
-      continue;
-    if (n <= 0)
-      return false;
-    at += n;
-    size -= size_t(n);
+void tellPlaces(const Place *seen, Verdict &verdict) {
+  const int64_t count = programWorkers();
+  Place *told = allocateArray<Place>(count);
+  memset(told, 0, size_t(count) * sizeof(Place));
+  for (int64_t i = 1; i < count; ++i) {
+    placesFor(i, seen, told);
+    if (!transfer(links[i].fd, &verdict, sizeof verdict, true) || !transfer(links[i].fd, told, size_t(count) * sizeof(Place), true))
+      refuseSinceLost(i);
   }
+}
+
+bool haveMet() {
+  for (int64_t i = 1; i < programWorkers(); ++i)
+    if (!links[i].open)
+      return false;
   return true;
 }
 
-// Listens on all addresses of this machine; port 0: any, which is `given`.
-int listenAt(int port, int &given) {
-  int error = 0;
-  const int families[] = {AF_INET6, AF_INET};
-  for (int family : families) {
-    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1, zero = 0;
-    if (fd < 0)
-      continue;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero); // IPv4's calls come in, too
-    sockaddr_storage any = {};
-    any.ss_family = sa_family_t(family);
-    socklen_t size = family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
-    in_port_t &bytes = family == AF_INET6 ? reinterpret_cast<sockaddr_in6 &>(any).sin6_port : reinterpret_cast<sockaddr_in &>(any).sin_port;
-    bytes = htons(uint16_t(port));
-    if (bind(fd, reinterpret_cast<sockaddr *>(&any), size) == 0 && listen(fd, 128) == 0 &&
-        getsockname(fd, reinterpret_cast<sockaddr *>(&any), &size) == 0) {
-      given = ntohs(bytes);
-      return fd;
+void awaitMeeting(Verdict &verdict) {
+  grant(seconds + 2 * kGrace);
+  joinWait.sayAt = monotonicSeconds() + kSilentJoin;
+  awaited.meeting = true;
+  while (!haveMet())
+    if (!awaitSockets(nullptr, 0, joinWait.deadline)) {
+      Text why;
+      nameMissing(why);
+      why.add(" did not reach all other workers within %.0f s", seconds);
+      refuseAll(-1, kResources, why.data);
     }
-    error = errno;
-    close(fd);
-    if (error == EADDRINUSE)
-      break;
-  }
-  fail(kResources, "worker %lld cannot listen at port %d: %s", (long long)ownWorker, port, strerror(error));
+  for (int64_t i = 1; i < programWorkers(); ++i)
+    if (!transfer(links[i].fd, &verdict, sizeof verdict, true))
+      lostWorker(i, Loss::Gone);
 }
 
-void tune(int fd) {
-  int one = 1;
-  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-}
-
-// A connection to one of the addresses; -1 when the deadline has come.
-int call(const char *host, const char *port, const char *&why) {
-  addrinfo wanted = {}, *found = nullptr;
-  wanted.ai_socktype = SOCK_STREAM;
-  why = "";
-  while (monotonicSeconds() < deadline) {
-    sayAwaited();
-    if (int error = getaddrinfo(host, port, &wanted, &found)) {
-      why = gai_strerror(error);
-      usleep(200000);
-      continue;
-    }
-    for (addrinfo *each = found; each; each = each->ai_next) {
-      int fd = socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-      if (fd >= 0 && connect(fd, each->ai_addr, each->ai_addrlen) == 0) {
-        freeaddrinfo(found);
-        tune(fd);
-        return fd;
+// Everybody calls.
+void receiveAll(int port) {
+  const int64_t count = programWorkers();
+  const Card own = ownCard();
+  Verdict verdict = {};
+  verdict.accepted = 1;
+  verdict.meeting = uint64_t(monotonicSeconds() * 1e9) * 0x9e3779b97f4a7c15u ^ uint64_t(getpid());
+  Place *places = allocateArray<Place>(count);
+  int given;
+  {
+    Callers callers(listenAt(port, given));
+    atTheDoor = &callers;
+    char number[16];
+    snprintf(number, sizeof number, "%d", given);
+    awaited = {"", number, -1};
+    for (int64_t come = 1; come < count; ++come) {
+      Card card;
+      const int fd = callers.next(card);
+      Text why;
+      if (fd < 0) {
+        nameMissing(why);
+        why.add(" of %lld did not call within %.0f s; worker 0 at %s listened at port %d", (long long)count, seconds, own.host, given);
+        refuseAll(-1, kResources, why.data);
       }
-      why = strerror(errno);
-      if (fd >= 0)
-        close(fd);
+      judge(own, card, links[card.rank < 0 || card.rank >= own.world ? 0 : card.rank].fd >= 0, why);
+      if (why.size)
+        refuseAll(fd, kUsage, why.data);
+      links[card.rank].fd = fd;
+      places[card.rank] = {addressOf(fd, End::Other), card.port};
     }
-    freeaddrinfo(found);
-    usleep(50000);
+    atTheDoor = nullptr;
   }
-  return -1;
+  tellPlaces(places, verdict);
+  awaitMeeting(verdict);
 }
 
-int accepted(int listener) {
-  pollfd polled = {listener, POLLIN, 0};
-  if (!ready(polled))
-    return -1;
-  int fd = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
-  if (fd >= 0)
-    tune(fd);
-  return fd;
+// ---- Another
+
+const char *firstHost, *firstPort; // of worker 0
+
+// What worker 0 answers. If it refuses, so does this process.
+void hearVerdict(int fd, Verdict &verdict) {
+  if (!transfer(fd, &verdict, sizeof verdict, false)) {
+    if (links[0].open)
+      lostWorker(0, Loss::Gone);
+    if (monotonicSeconds() < joinWait.deadline)
+      fail(kResources, "worker 0 at %s:%s ended the connection with worker %lld", firstHost, firstPort, (long long)ownWorker);
+    fail(kResources, "worker 0 at %s:%s did not answer worker %lld within %.0f s", firstHost, firstPort, (long long)ownWorker, seconds);
+  }
+  if (verdict.accepted != 0 && verdict.accepted != 1)
+    fail(kResources, "what listens at %s:%s is not worker 0 of this program", firstHost, firstPort);
+  verdict.words[sizeof verdict.words - 1] = 0;
+  if (!verdict.accepted)
+    fail(verdict.code == kResources ? kResources : kUsage, "%s", verdict.words);
 }
 
-// The address at the other end of a connection, as a number.
-void addressOf(int fd, char (&text)[64]) {
-  sockaddr_storage other = {};
-  socklen_t size = sizeof other;
-  text[0] = 0;
-  if (getpeername(fd, reinterpret_cast<sockaddr *>(&other), &size) == 0)
-    getnameinfo(reinterpret_cast<sockaddr *>(&other), size, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
+// Before all have met worker 0 has nothing to say but that they will not, and why.
+void heedFirst(int64_t) {
+  Verdict verdict;
+  hearVerdict(links[0].fd, verdict);
+}
+
+// Worker 0 tells the others why this one cannot go on.
+[[noreturn]] void giveUp(const Text &why) {
+  Verdict verdict = {};
+  snprintf(verdict.words, sizeof verdict.words, "%s", why.data);
+  grant(1);
+  transfer(links[0].fd, &verdict, sizeof verdict, true);
+  fail(kResources, "%s", why.data);
 }
 
 void open(int64_t worker, int fd) {
@@ -174,120 +221,100 @@ void open(int64_t worker, int fd) {
   links[worker].open = true;
 }
 
-[[noreturn]] void refuseAll(int caller, const char *why) {
-  Verdict verdict = {};
-  snprintf(verdict.words, sizeof verdict.words, "%s", why);
-  deadline = monotonicSeconds() + 1;
-  if (caller >= 0)
-    transfer(caller, &verdict, sizeof verdict, true);
-  for (int64_t i = 1; i < programWorkers(); ++i)
-    if (links[i].fd >= 0)
-      transfer(links[i].fd, &verdict, sizeof verdict, true);
-  usleep(100000); // for them to read it
-  fail(kUsage, "%s", why);
+// Shows worker 0 the card, and hears where the others are.
+void callFirst(Card &own, Place *places) {
+  const int64_t count = programWorkers();
+  const char *why;
+  awaited = {firstHost, firstPort, 0};
+  const int fd = call(firstHost, firstPort, why);
+  if (fd < 0)
+    fail(kResources, "worker %lld cannot reach worker 0 at %s:%s within %.0f s: %s", (long long)ownWorker, firstHost, firstPort, seconds, why);
+  grant(seconds + kGrace); // worker 0 has begun to wait before this
+  (void)transfer(fd, &own, sizeof own, true); // if it does not come to that, there will be no answer
+  Verdict verdict;
+  hearVerdict(fd, verdict);
+  own.meeting = verdict.meeting;
+  open(0, fd);
+  if (!transfer(fd, places, size_t(count) * sizeof(Place), false))
+    lostWorker(0, Loss::Gone);
 }
 
-// Worker 0: everybody calls.
-void receiveAll(int port) {
-  const int64_t count = programWorkers();
-  Card own = ownCard();
-  Verdict verdict = {};
-  verdict.accepted = 1;
-  verdict.meeting = uint64_t(monotonicSeconds() * 1e9) * 0x9e3779b97f4a7c15u ^ uint64_t(getpid());
-  Place *places = allocateArray<Place>(count);
-  int given, listener = listenAt(port, given);
-  char number[16];
-  snprintf(number, sizeof number, "%d", given);
-  awaited = {"", number, -1};
-  for (int64_t come = 1; come < count;) {
-    int fd = accepted(listener);
-    if (fd < 0) {
-      Text missing, why;
-      addMissing(missing);
-      why.add("worker 0 at %s waited %.0f s at port %d: of %lld workers %s did not call", own.host, joinSeconds, given,
-              (long long)count, missing.data);
-      refuseAll(-1, why.data);
+void callBelow(Card &own, const Place *places) {
+  for (int64_t i = 1; i < ownWorker; ++i) {
+    if (!needsLink(i, ownWorker))
+      continue;
+    char number[16];
+    snprintf(number, sizeof number, "%d", places[i].port);
+    awaited = {places[i].host.text, number, i};
+    const char *reason;
+    const int fd = call(places[i].host.text, number, reason);
+    if (fd < 0 || !transfer(fd, &own, sizeof own, true)) {
+      Text why;
+      why.add("worker %lld cannot reach worker %lld at %s:%s within %.0f s: %s", (long long)ownWorker, (long long)i, places[i].host.text, number,
+              seconds, fd < 0 ? reason : "it ended the connection");
+      giveUp(why);
     }
+    open(i, fd);
+  }
+}
+
+void hearAbove(const Card &own, Callers &callers) {
+  const int64_t count = programWorkers();
+  int64_t missing = 0;
+  for (int64_t i = ownWorker + 1; i < count; ++i)
+    missing += needsLink(i, ownWorker);
+  char number[16];
+  snprintf(number, sizeof number, "%d", own.port);
+  awaited = {"", number, -1};
+  while (missing) {
     Card card;
-    double whole = deadline;
-    deadline = monotonicSeconds() + 2; // whoever calls is quick, or no worker
-    bool good = transfer(fd, &card, sizeof card, false) && isCard(card);
-    deadline = whole;
-    if (!good) {
+    const int fd = callers.next(card);
+    if (fd < 0) {
+      Text why;
+      why.add("worker %lld at %s, port %s, was not called within %.0f s by ", (long long)ownWorker, own.host, number, seconds);
+      nameMissing(why);
+      giveUp(why);
+    }
+    if (card.meeting != own.meeting || card.rank <= ownWorker || card.rank >= count || !needsLink(card.rank, ownWorker) || links[card.rank].open) {
       close(fd);
       continue;
     }
-    Text why;
-    judge(own, card, links[card.rank < 0 || card.rank >= own.world ? 0 : card.rank].fd >= 0, why);
-    if (why.size)
-      refuseAll(fd, why.data);
-    links[card.rank].fd = fd;
-    addressOf(fd, places[card.rank].host);
-    places[card.rank].port = card.port;
-    ++come;
-  }
-  close(listener);
-  for (int64_t i = 1; i < count; ++i) {
-    if (!transfer(links[i].fd, &verdict, sizeof verdict, true) || !transfer(links[i].fd, places, size_t(count) * sizeof(Place), true))
-      lostWorker(i, Loss::Gone);
-    open(i, links[i].fd);
+    open(card.rank, fd);
+    --missing;
   }
 }
 
-// Another: calls worker 0, then those below that it has a channel with, and is called by those above.
-void callOthers(const char *host, const char *port) {
-  const int64_t count = programWorkers();
+// Calls worker 0, then those below that it has a channel with, and is called by those above.
+void callOthers() {
   Card own = ownCard();
-  int listener = listenAt(0, own.port);
+  Callers callers(listenAt(0, own.port));
+  Place *places = allocateArray<Place>(programWorkers());
+  callFirst(own, places);
+  grant(seconds);
+  joinWait.sayAt = monotonicSeconds() + kSilentJoin;
+  callBelow(own, places);
+  grant(seconds + kGrace);
+  hearAbove(own, callers);
+  grant(seconds + 3 * kGrace);
+  joinWait.sayAt = 0;
+  Verdict verdict = {};
+  verdict.accepted = 1;
+  (void)transfer(links[0].fd, &verdict, sizeof verdict, true);
+  hearVerdict(links[0].fd, verdict);
+}
+
+// This process was started as one of another number than the program has workers. Worker 0 hears of it, if it is there already: it would wait for
+// a worker that does not come.
+[[noreturn]] void leaveForWorld() {
+  Card own = ownCard();
+  own.world = int32_t(run.options.world);
+  grant(1);
   const char *why;
-  awaited = {host, port, 0};
-  int fd = call(host, port, why);
-  if (fd < 0)
-    fail(kResources, "worker %lld cannot reach worker 0 at %s:%s within %.0f s: %s", (long long)ownWorker, host, port, joinSeconds, why);
-  Verdict verdict;
-  Place *places = allocateArray<Place>(count);
-  if (!transfer(fd, &own, sizeof own, true) || !transfer(fd, &verdict, sizeof verdict, false))
-    fail(kResources, "worker 0 at %s:%s did not answer worker %lld", host, port, (long long)ownWorker);
-  verdict.words[sizeof verdict.words - 1] = 0;
-  if (!verdict.accepted)
-    fail(kUsage, "%s", verdict.words);
-  if (!transfer(fd, places, size_t(count) * sizeof(Place), false))
-    lostWorker(0, Loss::Gone);
-  open(0, fd);
-  own.meeting = verdict.meeting;
-  int64_t callers = 0;
-  for (int64_t i = 1; i < count; ++i) {
-    if (i == ownWorker || !needsLink(i, ownWorker))
-      continue;
-    if (i > ownWorker) {
-      ++callers;
-      continue;
-    }
-    char number[16];
-    snprintf(number, sizeof number, "%d", places[i].port);
-    awaited = {places[i].host, number, i};
-    int peer = call(places[i].host, number, why);
-    if (peer < 0 || !transfer(peer, &own, sizeof own, true))
-      fail(kResources, "worker %lld cannot reach worker %lld at %s:%s: %s", (long long)ownWorker, (long long)i, places[i].host, number, why);
-    open(i, peer);
-  }
-  char ownPort[16];
-  snprintf(ownPort, sizeof ownPort, "%d", own.port);
-  awaited = {"", ownPort, -1};
-  while (callers) {
-    int peer = accepted(listener);
-    Card card;
-    if (peer < 0)
-      fail(kResources, "worker %lld was not called by %lld of the workers above it", (long long)ownWorker, (long long)callers);
-    if (!transfer(peer, &card, sizeof card, false) || card.meeting != own.meeting || card.rank <= ownWorker || card.rank >= count ||
-        links[card.rank].open) {
-      close(peer);
-      continue;
-    }
-    open(card.rank, peer);
-    --callers;
-  }
-  close(listener);
+  const int fd = ownWorker != 0 ? call(firstHost, firstPort, why) : -1;
+  Verdict verdict; // it says the same
+  if (fd >= 0 && transfer(fd, &own, sizeof own, true))
+    (void)transfer(fd, &verdict, sizeof verdict, false);
+  failForWorld(run.options, run.meta);
 }
 
 } // namespace
@@ -310,14 +337,18 @@ void joinByTcp() {
     ++number;
   char given[16];
   snprintf(given, sizeof given, "%ld", number);
-  joinSeconds = workerTimeout > 60 ? workerTimeout : 60;
-  deadline = monotonicSeconds() + joinSeconds;
-  saidAt = monotonicSeconds() + kSilentJoin;
+  firstHost = host, firstPort = given;
+  if (run.options.world != programWorkers())
+    leaveForWorld();
+  seconds = joinSeconds();
+  grant(seconds);
+  joinWait.sayAt = monotonicSeconds() + kSilentJoin;
+  joinWait.say = sayAwaited;
+  joinWait.heed = ownWorker == 0 ? heedOther : heedFirst;
   if (ownWorker == 0)
     receiveAll(int(number));
   else
-    callOthers(host, given);
-  saidAt = 0;
+    callOthers();
   startTcpLinks();
 }
 

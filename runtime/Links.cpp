@@ -101,8 +101,10 @@ static void awaitCounter(Link &link, Counter &counter, uint32_t before, double l
       continue;
     return;
   }
-  if (!awaitFor(&counter.value, before, &counter.sleepers, limit))
-    lostWorker(link.worker, Loss::Waited, limit);
+  TimeLimit patience(limit);
+  while (!awaitFor(&counter.value, before, &counter.sleepers, TimeLimit::kLook))
+    if (patience.isOver())
+      lostWorker(link.worker, Loss::Waited, limit);
 }
 
 void receiveControl(Link &link, void *content, int64_t bytes, double limit) {

@@ -201,8 +201,11 @@ void chooseTransport(Options &options, const Meta &meta) {
   const int64_t count = meta.workers.size ? meta.workers.size : 1;
   options.workersHere = count;
   Launcher launcher = findLauncher();
-  if (launcher.wrong && options.command != Options::Info && !(options.transportGiven && options.transport == Transport::Threads))
+  const bool alone = options.command == Options::Info || (options.transportGiven && options.transport == Transport::Threads);
+  if (launcher.wrong && !alone)
     fail(kUsage, "%s is `%s`; expected a number, or --transport threads for a run of one process", launcher.wrong, getenv(launcher.wrong));
+  if (launcher.who && launcher.rank >= launcher.world && !alone) // of a world of one it would train the whole, into the folder of the others
+    fail(kUsage, "%s made this process number %lld of %lld; numbers begin at 0", launcher.who, (long long)launcher.rank, (long long)launcher.world);
   if (count == 1) {
     if (options.transportGiven && options.transport != Transport::Threads)
       fail(kUsage, "--transport: this program has one worker (compile with --stages for more)");
@@ -221,12 +224,10 @@ void chooseTransport(Options &options, const Meta &meta) {
     fail(kUsage, "--transport tcp: every process needs RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun sets them");
   if (!launcher.who)
     fail(kUsage, "--transport mpi: start the program with mpirun or srun, one process a worker: mpirun -np %lld ..", (long long)count);
-  if (launcher.world != count)
-    fail(kUsage, "the program has %lld workers, but %s started %lld processes; start %lld, or use --transport threads in one",
-         (long long)count, launcher.who, (long long)launcher.world, (long long)count);
-  if (launcher.rank >= count)
-    fail(kUsage, "%s made this process number %lld of %lld", launcher.who, (long long)launcher.rank, (long long)count);
   options.rank = launcher.rank;
+  options.world = launcher.world;
+  if (options.world != count && (options.transport == Transport::Mpi || options.command == Options::Info))
+    failForWorld(options, meta);
   const char *master = getenv("MASTER_ADDR");
   bool oneMachine = master && (strcmp(master, "localhost") == 0 || strncmp(master, "127.", 4) == 0 || strcmp(master, "::1") == 0);
   options.workersHere = launcher.worldHere > 0 ? launcher.worldHere : oneMachine ? count : 1;
@@ -306,6 +307,12 @@ void take(Options &options, const Flag &flag, const char *value) {
 }
 
 } // namespace
+
+void failForWorld(const Options &options, const Meta &meta) {
+  const int64_t count = meta.workers.size;
+  fail(kUsage, "the program has %lld workers, but %s started %lld processes; start %lld, or use --transport threads in one", (long long)count,
+       findLauncher().who, (long long)options.world, (long long)count);
+}
 
 void readOptions(Options &options, const Meta &meta, int argc, char **argv) {
   unsigned command = kTrain;

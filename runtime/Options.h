@@ -17,6 +17,7 @@ struct Options {
   bool hostMessages = false;                  // between the GPUs of several processes
   double workerTimeout = 0; // seconds; 0: from the predicted time of a step
   int64_t rank = 0; // which worker this process is, with one process each
+  int64_t world = 0; // how many processes were started then
   int64_t workersHere = 1; // that share this machine
   uint64_t seed = 0;
   double temperature = 1;
@@ -26,6 +27,8 @@ struct Options {
 
 // Leaves with kUsage and a message if the line is wrong, with 0 after --help.
 void readOptions(Options &, const Meta &, int argc, char **argv);
+// Another number of processes was started than the program has workers. Over TCP readOptions leaves it to who joins them to say so.
+[[noreturn]] void failForWorld(const Options &, const Meta &);
 
 } // namespace cinch::rt
 #endif

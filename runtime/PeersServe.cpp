@@ -198,10 +198,11 @@ static void awaitPeer(Worker &worker, Link &link, uint32_t *word, uint32_t value
     double begun;
     ~Timed() { worker.waited += monotonicSeconds() - begun; }
   } timed = {worker, begun};
-  while (!awaitFor(word, value, sleepers, 0.1)) {
+  TimeLimit limit(workerTimeout);
+  while (!awaitFor(word, value, sleepers, TimeLimit::kLook)) {
     if (ownWorker != 0 && controlWaits(links[0]))
       serve();
-    if (!worker.context.checking && monotonicSeconds() - begun > workerTimeout)
+    if (limit.isOver() && !worker.context.checking)
       lostWorker(link.worker, Loss::Waited, workerTimeout);
   }
 }

@@ -93,6 +93,13 @@ void wakeSleepers(uint32_t *word, uint32_t *sleepers) {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
 }
 
+bool TimeLimit::isOver() {
+  const double now = monotonicSeconds(), passed = now - seen;
+  seen = now;
+  left -= passed < kStopped ? passed : kLook;
+  return left <= 0;
+}
+
 double monotonicSeconds() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);

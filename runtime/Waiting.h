@@ -34,5 +34,17 @@ void wakeSleepers(uint32_t *word, uint32_t *sleepers);
 
 double monotonicSeconds();
 
+// How much longer something is waited for. While this process was stopped (Ctrl-Z, a suspended job) that does not pass: whoever is waited for was
+// probably stopped, too, and monotonicSeconds() goes on. Who waits looks at the limit every kLook seconds or more often.
+class TimeLimit {
+public:
+  static constexpr double kLook = 0.1, kStopped = 1; // two looks further apart than kStopped: the process was stopped between them
+  explicit TimeLimit(double seconds) : left(seconds), seen(monotonicSeconds()) {}
+  bool isOver();
+
+private:
+  double left, seen;
+};
+
 } // namespace cinch::rt
 #endif

@@ -91,9 +91,8 @@ class Cases:
         while time.time() < until and not (os.path.exists(log) and content(log).count(b"\n") > 1):
             time.sleep(0.02)
 
-    def together(self, programs_, *arguments, env=None, kill=None, limit=60):
-        """Runs one process a worker over TCP: a list of (exit code, output, errors). `programs_`: one a worker. kill: (worker,
-        when, signal), see `wait_for`."""
+    def begin(self, programs_, *arguments, env=None):
+        """Starts one process a worker, to meet over TCP. `programs_`: one a worker; with a pair, what is other in its environment."""
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
@@ -108,9 +107,10 @@ class Cases:
                 subprocess.Popen([program, *map(str, arguments)], cwd=self.folder, env=own, stdin=subprocess.DEVNULL,
                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             )
-        if kill:
-            self.wait_for(kill[1])
-            processes[kill[0]].send_signal(kill[2])
+        return processes
+
+    def finish(self, processes, limit=60):
+        """A list of (exit code, output, errors)."""
         results, until = [], time.time() + limit
         for process in processes:
             try:
@@ -121,6 +121,14 @@ class Cases:
                 err += b" (it hung)"
             results.append((process.returncode, out.decode(errors="replace"), err.decode(errors="replace")))
         return results
+
+    def together(self, programs_, *arguments, env=None, kill=None, limit=60):
+        """Runs one process a worker over TCP: what `finish` returns. kill: (worker, when, signal), see `wait_for`."""
+        processes = self.begin(programs_, *arguments, env=env)
+        if kill:
+            self.wait_for(kill[1])
+            processes[kill[0]].send_signal(kill[2])
+        return self.finish(processes, limit)
 
     def refused(self, code, parts, program, *arguments, **more):
         """The program must end with `code` and a message with all `parts`."""

@@ -14,6 +14,7 @@ import tests_run
 import tests_state
 import tests_system
 import tests_workers
+import tests_workers_join
 import tests_workers_mpi
 import tests_workers_tcp
 from cases import Cases
@@ -29,7 +30,8 @@ def main():
     times = [int(a.split("=", 1)[1]) for a in sys.argv[1:] if a.startswith("--times=")]
     cases = Cases(folder, archive, *times)
     try:
-        for module in (tests_run, tests_data, tests_archives, tests_state, tests_system, tests_workers, tests_workers_tcp, tests_workers_mpi):
+        for module in (tests_run, tests_data, tests_archives, tests_state, tests_system, tests_workers, tests_workers_tcp, tests_workers_join,
+                       tests_workers_mpi):
             for name, test in list(vars(module).items()):
                 if name.startswith("test_") and (not only or any(o in name for o in only)) and not any(o in name for o in left_out):
                     cases.run(name, test)

@@ -21,8 +21,8 @@ def there(t):
     return found
 
 
-def mpirun(t, mpi, count, program, *arguments, env=None, kill=None, limit=60):
-    """(exit code, output, errors). kill: (rank, when, signal), see Cases.wait_for."""
+def mpirun(t, mpi, count, program, *arguments, env=None, kill=None, suspend=None, limit=60):
+    """(exit code, output, errors). kill: (rank, when, signal), see Cases.wait_for. suspend: (when, seconds) for which all processes stop."""
     start = t.path("start-" + mpi)
     programs.write(start, b'#!/bin/sh\necho $$ > "%s.$%s"\nexec "$@"\n' % (t.path("pid").encode(), RANK[mpi].encode()))
     os.chmod(start, 0o755)
@@ -34,6 +34,13 @@ def mpirun(t, mpi, count, program, *arguments, env=None, kill=None, limit=60):
     if kill:
         t.wait_for(kill[1])
         os.kill(int(content(t.path("pid.%d" % kill[0]))), kill[2])
+    if suspend:
+        t.wait_for(suspend[0])
+        pids = [int(content(t.path("pid.%d" % rank))) for rank in range(count)]
+        for sent, seconds in ((signal.SIGSTOP, suspend[1]), (signal.SIGCONT, 0)):
+            for pid in pids:
+                os.kill(pid, sent)
+            time.sleep(seconds)
     try:
         out, err = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
@@ -104,6 +111,15 @@ def test_mpi_ends(t):
         start = time.time()
         result = mpirun(t, mpi, 2, t.stages(2), "--data", data, "--out", "h" + mpi, "--worker-timeout", 2, env=slow(5000), kill=(1, "h" + mpi, signal.SIGSTOP), limit=15)
         t.check(result[0] == 5 and time.time() - start < 10 and re.search(r"worker 1 \(stage 1\) lost in (update of )?step \d+: nothing was heard", result[2]), "one that stands still is lost", "%.1f s %r" % (time.time() - start, result))
+
+
+def test_mpi_suspended(t):
+    """As over TCP: a job that is suspended goes on."""
+    data, program = t.digits(), dict(microbatch=16)
+    t.call(t.stages(1, **program), "--data", data, "--out", "one")
+    for mpi in there(t):
+        result = mpirun(t, mpi, 2, t.stages(2, **program), "--data", data, "--out", mpi, "--worker-timeout", 2, env=slow(4000), suspend=(mpi, 3.5))
+        t.check(result[0] == 0 and final(t, mpi) == final(t, "one"), "suspended under " + mpi, repr(result))
 
 
 def test_mpi_late_start(t):
