@@ -22,11 +22,11 @@ void GradientSweep::grow(DenseSet<Value> &active, Block &block) {
 }
 
 // The contributions of slices that cover one axis without overlap, end to end: what the slices' gradients were before
-// they were padded with zeros.
+// they were padded with zeros. (A pad of the program's own may be a contribution, too, as 1 times a pad is.)
 bool GradientSweep::coverAnAxis(ArrayRef<Contribution> parts, SmallVectorImpl<nn::PadOp> &pads) {
   for (const Contribution &part : parts) {
     auto pad = part.gradient.getDefiningOp<nn::PadOp>();
-    if (!pad || pad.getAxis() != parts.front().gradient.getDefiningOp<nn::PadOp>().getAxis())
+    if (!pad || !pad.getValue().isZero() || pad.getAxis() != parts.front().gradient.getDefiningOp<nn::PadOp>().getAxis())
       return false;
     pads.push_back(pad);
   }
