@@ -212,8 +212,17 @@ private:
       if ((cut.contains(scan.carried(i)) || beforeIsWanted(i)) && !llvm::is_contained(stacked, scan.yield()->getOperand(i)))
         stacked.push_back(scan.yield()->getOperand(i));
     llvm::erase_if(stacked, [&](Value value) { return stackOf(value) >= 0; });
-    if (!stacked.empty())
-      scan = nn::addStacked(scan, stacked);
+    if (stacked.empty())
+      return;
+    SmallVector<Value> before(scan.getResults());
+    scan = nn::addStacked(scan, stacked);
+    // A result may be a gradient: of another one that it is multiplied with, or of anything else.
+    ValueRange now = scan.getResults().take_front(before.size());
+    for (SmallVectorImpl<Value> *values : {&parts.inits, &parts.slices})
+      for (Value &value : *values)
+        if (auto it = llvm::find(before, value); it != before.end())
+          value = now[it - before.begin()];
+    outer.replace(before, now);
   }
 
   // Values of the cut come into the backward body by slices; wholes are what they are.

@@ -44,6 +44,13 @@ void GradientSweep::contribute(Value value, unsigned user, unsigned operand, Val
   contributions[value].push_back({user, operand, gradient, shard});
 }
 
+void GradientSweep::replace(ArrayRef<Value> before, ValueRange now) {
+  for (auto &[value, parts] : contributions)
+    for (Contribution &part : parts)
+      if (auto it = llvm::find(before, part.gradient); it != before.end())
+        part.gradient = now[it - before.begin()];
+}
+
 SmallVector<GradientSweep::Contribution> GradientSweep::take(Value value) {
   auto found = contributions.find(value);
   if (found == contributions.end())
@@ -169,8 +176,10 @@ LogicalResult GradientSweep::visit(Operation &op, unsigned place) {
     grads.push_back(gradientOf(result));
   if (llvm::none_of(grads, [](Value v) { return bool(v); }))
     return success();
-  if (auto scan = dyn_cast<nn::ScanOp>(op))
+  if (auto scan = dyn_cast<nn::ScanOp>(op)) {
+    places.erase(&op); // it may be replaced
     return differentiateScan(scan, place, grads, *this, builder);
+  }
   Operation *source = doneAgain.lookup(&op);
   auto rule = dyn_cast<nn::Differentiable>(source ? source : &op);
   if (!rule)
