@@ -35,6 +35,7 @@ class Body:
     def __init__(self, program, values, ids, depth, has_batch):
         self.program, self.r, self.depth, self.has_batch = program, program.r, depth, has_batch
         self.values, self.ids, self.made, self.of_loops, self.lines, self.matrices = list(values), ids, [], [], [], []
+        self.calls = []  # (what is called, axes of its arguments, labels, axes of its results)
 
     def add(self, axes, text, index=None):
         value = (self.program.name("v"), axes)
@@ -74,7 +75,7 @@ class Body:
 
     def one(self):
         name, axes = self.pick()
-        texts = ["tanh(%s)", "sin(%s)", "%s * 2", "-%s", "%s * 1", "%s / 1", "0.5 * %s ^ 2", "%s + 0.5"] + ["softmax(%s)"] * bool(axes)
+        texts = ["tanh(%s)", "sin(%s)", "%s * 2", "-%s", "%s * 1", "%s / 1", "0.5 * %s ^ 2", "%s + 0.5"] + ["softmax(%s)"] * (axes[-1:] not in ((), ("B",)))
         self.add(axes, self.r.choice(texts) % name)
 
     def two(self):
@@ -170,12 +171,7 @@ class Body:
         ids = [r.choice(self.ids)] if batch and self.ids and r.random() < 0.4 else []
         call = self.called([s[1] for s in states], [tuple(a for a in axes if a != axis) for _, axes in others],
                            [tuple(a for a in axes if a != axis) for _, axes in ids], batch)
-        made = [(self.program.name("v"), s[1][:at] + (axis,) + s[1][at:]) for s in states]
-        arguments = ", ".join(name for name, _ in states + others + ids)
-        self.lines.append("%s = scan[%s] %s(%s)" % (", ".join(name for name, _ in made), axis, call, arguments))
-        self.values += made
-        self.made += made
-        self.of_loops += made
+        self.call("scan[%s] %s" % (axis, call), states + others, ids, [s[1][:at] + (axis,) + s[1][at:] for s in states])
 
     def run(self):
         """A layer several times."""
@@ -185,7 +181,22 @@ class Body:
         call = self.called([state[1]], [axes for _, axes in others], [], batch, "repeat %d shared " % self.r.choice([1, 2, 3]))
         if call.startswith("layer"):  # it has no parameters
             raise Nothing
-        self.of_loops.append(self.add(state[1], "%s(%s)" % (call, ", ".join(name for name, _ in [state] + others))))
+        self.call(call, [state] + others, [], [state[1]])
+
+    def again(self):
+        """One of these once more, with other values: its parameters have two uses."""
+        if not self.calls:
+            raise Nothing
+        text, arguments, ids, results = self.r.choice(self.calls)
+        self.call(text, [self.pick(lambda axes, same=same: axes == same) for same in arguments], ids, results)
+
+    def call(self, text, arguments, ids, results):
+        made = [(self.program.name("v"), axes) for axes in results]
+        self.lines.append("%s = %s(%s)" % (", ".join(name for name, _ in made), text, ", ".join(name for name, _ in arguments + ids)))
+        self.calls.append((text, [axes for _, axes in arguments], ids, results))
+        self.values += made
+        self.made += made
+        self.of_loops += made
 
     def called(self, states, others, ids, batch, how=""):
         """The name of an instance of a new layer, or of one that has no parameters."""
@@ -225,7 +236,7 @@ class Program:
         arguments = [(self.name("a"), axes) for axes in states + others]
         labels = [(self.name("k"), axes) for axes in ids]
         body = Body(self, arguments, labels, depth, batch)
-        body.steps(self.r.randint(1, 7), self.ANY + ["loop", "loop"] * (depth < 2))
+        body.steps(self.r.randint(1, 7), self.ANY + ["loop", "loop", "again"] * (depth < 2))
         results = ", ".join(self.result(body, *state) for state in arguments[:len(states)])
         lines = body.pruned(results)
         signature = ["%s: f32[%s]" % (name, ", ".join(axes)) for name, axes in arguments]
@@ -257,7 +268,7 @@ class Program:
         body = Body(self, FIELDS.items(), [("k", ("B", "T"))], 0, True)
         body.steps(3, ["parameter"])
         body.steps(2, ["joined"])
-        body.steps(r.randint(5, 14), self.ANY + ["loop"] * 6 + ["run"])
+        body.steps(r.randint(5, 14), self.ANY + ["loop"] * 6 + ["run", "again", "again"])
         sums, latest = {True: [], False: []}, body.made[-6:] + body.of_loops
         for name, axes in r.sample(latest, min(len(latest), r.randint(1, 4))):
             other = r.choice([value for value in body.values if value[1] == axes])[0]
@@ -309,7 +320,7 @@ def compare(program, name):
     if "E0605" in getattr(exe, "stdout", ""):  # no parameter is left in the loss
         return
     if not isinstance(exe, type(folder)):
-        raise Wrong(exe.stdout)
+        raise Wrong(exe.stdout[exe.stdout.find("error"):])
     start, after = programs.run(exe, folder, 0).parameters, programs.run(exe, folder, 1)
     if not np.isfinite(after.losses[0]):
         return
@@ -341,14 +352,17 @@ def compare(program, name):
 
 
 def one(seed):
+    program, name = Program(seed), "meeting%d" % seed
     try:
-        program = Program(seed)
-        compare(program, "meeting%d" % seed)
+        compare(program, name)
         verdicts.expect(True, "")
     except (Wrong, programs.Failure) as wrong:
         if ": exit 4\n" in str(wrong):  # not finite at the second step
             return
         verdicts.expect(False, "seed %d: %s\n%s" % (seed, wrong, program.text))
+    finally:
+        for exe in programs.FOLDER.glob(name + "-*"):
+            exe.unlink()
 
 
 def main():
