@@ -74,6 +74,7 @@ struct Differentiate : cinch::impl::DifferentiateBase<Differentiate> {
     }
     auto exit = cast<func::ReturnOp>(step.getBody().front().getTerminator());
     Value loss;
+    unsigned lossAt = 0;
     for (auto [i, value] : llvm::enumerate(exit.getOperands())) {
       if (step.getResultAttr(unsigned(i), nn::kPathAttr)) // the new value of a state
         continue;
@@ -82,6 +83,7 @@ struct Differentiate : cinch::impl::DifferentiateBase<Differentiate> {
         return signalPassFailure();
       }
       loss = value;
+      lossAt = unsigned(i);
     }
     if (!loss) {
       step.emitError() << "expected the loss among the results";
@@ -92,6 +94,7 @@ struct Differentiate : cinch::impl::DifferentiateBase<Differentiate> {
     auto gradients = gradientsOf(loss, step, builder);
     if (failed(gradients))
       return signalPassFailure();
+    loss = exit.getOperand(lossAt); // that of a loop, which the sweep may have replaced
     buildUpdates(step, training, loss, *gradients, builder);
     for (Operation *op : builder.made())
       op->walk([&](Operation *inner) { inner->setAttr(nn::kBackwardAttr, UnitAttr::get(&getContext())); });

@@ -149,4 +149,15 @@ Value sumOverTrips(nn::GradientBuilder &b, Operation *op, int64_t trips, bool ke
   return behind.scatterOf(cast<nn::ScatterAddOp>(op), operands, timeless);
 }
 
+Value viewBehind(nn::GradientBuilder &b, Operation *view, int64_t trips, bool keepsTrips, Value value) {
+  if (auto reshape = dyn_cast<nn::ReshapeOp>(view))
+    return b.reshape(value, keepsTrips ? nn::ScanOp::stackedType(reshape.getType(), trips) : reshape.getType());
+  Axes order;
+  if (keepsTrips)
+    order.push_back(0);
+  for (int64_t axis : cast<nn::TransposeOp>(view).getPermutation())
+    order.push_back(keepsTrips ? axis + 1 : axis);
+  return b.transpose(value, order);
+}
+
 } // namespace cinch

@@ -15,6 +15,9 @@ bool canStandBehindLoop(mlir::Operation *);
 mlir::Value sumOverTrips(nn::GradientBuilder &, mlir::Operation *op, int64_t trips, bool keepsTrips,
                          llvm::SmallVectorImpl<mlir::Value> &operands, llvm::ArrayRef<bool> timeless);
 
+// A reshape or transpose of what an op computes in each trip, of what `sumOverTrips` made for that op.
+mlir::Value viewBehind(nn::GradientBuilder &, mlir::Operation *view, int64_t trips, bool keepsTrips, mlir::Value);
+
 // The same value for each trip.
 mlir::Value withTrips(nn::GradientBuilder &, mlir::Value, int64_t trips);
 

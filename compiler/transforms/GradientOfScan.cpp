@@ -47,15 +47,9 @@ public:
     eraseUnread();
     saveWhatIsRead();
     makeLoop();
-    DenseMap<Operation *, Value> made; // an op may give several contributions
-    for (const Leaving &leaving : left) {
-      Value known = leaving.op ? made.lookup(leaving.op) : Value();
-      Value gradient = known ? known : outside(leaving);
-      if (leaving.op)
-        made[leaving.op] = gradient;
-      outer.contribute(scan->getOperand(leaving.operand), place, leaving.operand, gradient);
-    }
-    for (auto &[op, value] : made)
+    for (const Leaving &leaving : left)
+      outer.contribute(scan->getOperand(leaving.operand), place, leaving.operand, outside(leaving));
+    for (Operation *op : taken)
       op->destroy();
     return success();
   }
@@ -63,10 +57,11 @@ public:
 private:
   // A contribution that leaves the loop: computed behind it from values of all trips, which `op` computes in one.
   struct Leaving {
-    unsigned operand;        // of the forward loop
-    Operation *op = nullptr; // contract, conv filter, sum or scatter_add, taken out of the loop; null: `value` itself
+    unsigned operand; // of the forward loop
     Value value;
-    bool keepsTrips = false; // a part for each trip, or the sum over them
+    bool keepsTrips;                        // a part for each trip, or the sum over them
+    Operation *op = nullptr;                // contract, conv filter, sum or scatter_add, taken out of the loop; null: `value` itself
+    SmallVector<Operation *, 2> views = {}; // of what `op` gives, from `value` back; taken out with it
   };
 
   // ---- The sweep over the body
@@ -124,6 +119,7 @@ private:
       else if (Value gradient = sweep.gradientOf(scan.whole(j)))
         sumUp(gradient, operand);
     }
+    takeOut();
     // Stacked values follow the carried ones, of which there may be more now.
     for (Value value : wanted)
       parts.yields.push_back(value);
@@ -143,22 +139,46 @@ private:
       gradients = sweep.takeContributions(argument);
     else if (Value gradient = sweep.gradientOf(argument))
       gradients.push_back(gradient);
-    for (Value gradient : gradients) {
-      Leaving leaving{operand, nullptr, gradient, keepsTrips};
-      Operation *op = gradient.getDefiningOp();
-      bool here = op && op->getBlock() == block;
-      bool twice = llvm::any_of(left, [&](const Leaving &other) { return other.op && other.op == op && other.keepsTrips != keepsTrips; });
-      // A product that the next trip needs stays; so does what is not summed over examples, but for products.
-      bool onlyLeaves = here && gradient.use_empty() && !llvm::is_contained(parts.yields, gradient);
-      if (here && !twice && canStandBehindLoop(op) && onlyLeaves && (!nn::hasBatch(gradient) || isa<nn::ContractOp>(op))) {
-        leaving.op = op;
-        for (Value value : op->getOperands())
+    for (Value gradient : gradients)
+      left.push_back({operand, gradient, keepsTrips});
+  }
+
+  // Contributions are looked at when the body has all its ops: one value may be several of them, and what is made of the last may read the first.
+  void takeOut() {
+    for (Leaving &leaving : left) {
+      findOp(leaving);
+      if (!leaving.op)
+        want(leaving.value);
+      else
+        for (Value value : leaving.op->getOperands())
           want(value);
-      } else {
-        want(gradient);
-      }
-      left.push_back(leaving);
     }
+  }
+
+  // The op that can compute a contribution behind the loop, if nothing in the loop reads it.
+  void findOp(Leaving &leaving) {
+    Operation *op = leaving.value.getDefiningOp();
+    if (!op || !isHere(leaving.value) || !leaving.value.use_empty() || llvm::is_contained(parts.yields, leaving.value))
+      return; // a product that the next trip needs stays
+    if (canStandBehindLoop(op)) {
+      if (!nn::hasBatch(leaving.value) || isa<nn::ContractOp>(op)) // so does what is not summed over examples, but for products
+        leaving.op = op;
+      return;
+    }
+    // The filters of the trips of a loop in this one are a sum over examples, brought into their order.
+    SmallVector<Operation *, 2> views;
+    while (op && isa<nn::ReshapeOp, nn::TransposeOp>(op)) {
+      Value viewed = op->getOperand(0);
+      if (!isHere(viewed) || !viewed.hasOneUse() || llvm::is_contained(parts.yields, viewed) ||
+          llvm::any_of(left, [&](const Leaving &other) { return other.value == viewed; }))
+        return;
+      views.push_back(op);
+      op = viewed.getDefiningOp();
+    }
+    if (!canStandBehindLoop(op) || !nn::touchesBatch(op) || nn::hasBatch(op->getResult(0)))
+      return;
+    leaving.op = op;
+    leaving.views = std::move(views);
   }
 
   // A value of the trips is asked for behind the loop. One of the backward loop is stacked.
@@ -171,9 +191,14 @@ private:
   bool isHere(Value value) const { return value.getParentBlock() == block; }
 
   void eraseUnread() {
-    for (Leaving &leaving : left)
-      if (leaving.op && leaving.op->getBlock())
-        leaving.op->remove();
+    for (Leaving &leaving : left) {
+      if (!leaving.op || llvm::is_contained(taken, leaving.op))
+        continue;
+      llvm::append_range(taken, leaving.views); // readers first
+      taken.push_back(leaving.op);
+    }
+    for (Operation *op : taken)
+      op->remove();
     DenseSet<Value> needed(parts.yields.begin(), parts.yields.end());
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(*block)))
       if (op.use_empty() && llvm::none_of(op.getResults(), [&](Value value) { return needed.contains(value); }))
@@ -212,8 +237,17 @@ private:
       if ((cut.contains(scan.carried(i)) || beforeIsWanted(i)) && !llvm::is_contained(stacked, scan.yield()->getOperand(i)))
         stacked.push_back(scan.yield()->getOperand(i));
     llvm::erase_if(stacked, [&](Value value) { return stackOf(value) >= 0; });
-    if (!stacked.empty())
-      scan = nn::addStacked(scan, stacked);
+    if (stacked.empty())
+      return;
+    SmallVector<Value> before(scan.getResults());
+    scan = nn::addStacked(scan, stacked);
+    // A result may be a gradient: of another one that it is multiplied with, or of anything else.
+    ValueRange now = scan.getResults().take_front(before.size());
+    for (SmallVectorImpl<Value> *values : {&parts.inits, &parts.slices})
+      for (Value &value : *values)
+        if (auto it = llvm::find(before, value); it != before.end())
+          value = now[it - before.begin()];
+    outer.replace(before, now);
   }
 
   // Values of the cut come into the backward body by slices; wholes are what they are.
@@ -317,13 +351,24 @@ private:
         all = withTrips(b, all, trips);
       return leaving.keepsTrips ? all : b.sum(all, {0});
     }
+    Value &made = behind[leaving.keepsTrips][leaving.value]; // it may be several contributions of each kind
+    if (!made)
+      made = madeBehind(leaving);
+    return made;
+  }
+
+  Value madeBehind(const Leaving &leaving) {
     SmallVector<Value> operands;
-    SmallVector<bool> withoutTrips;
+    SmallVector<bool> timeless;
     for (Value value : leaving.op->getOperands()) {
-      operands.push_back(ofAllTrips(value, timeless));
-      withoutTrips.push_back(timeless);
+      bool same = false;
+      operands.push_back(ofAllTrips(value, same));
+      timeless.push_back(same);
     }
-    return sumOverTrips(b, leaving.op, trips, leaving.keepsTrips, operands, withoutTrips);
+    Value made = sumOverTrips(b, leaving.op, trips, leaving.keepsTrips, operands, timeless);
+    for (Operation *view : llvm::reverse(leaving.views))
+      made = viewBehind(b, view, trips, leaving.keepsTrips, made);
+    return made;
   }
 
   nn::ScanOp scan, backward;
@@ -339,6 +384,8 @@ private:
   llvm::SetVector<Value> wanted;           // values of the backward body that are stacked
   llvm::SetVector<Value> savedForOutside;  // values of the forward body that are
   llvm::MapVector<Value, Value> stackedAs; // values of the backward body -> results of the loop
+  SmallVector<Operation *> taken;          // out of the backward body
+  DenseMap<Value, Value> behind[2];        // what stands behind the loop for a contribution: of all trips, a part for each
   SmallVector<Leaving> left;
 };
 

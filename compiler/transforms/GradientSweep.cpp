@@ -22,11 +22,11 @@ void GradientSweep::grow(DenseSet<Value> &active, Block &block) {
 }
 
 // The contributions of slices that cover one axis without overlap, end to end: what the slices' gradients were before
-// they were padded with zeros.
+// they were padded with zeros. (A pad of the program's own may be a contribution, too, as 1 times a pad is.)
 bool GradientSweep::coverAnAxis(ArrayRef<Contribution> parts, SmallVectorImpl<nn::PadOp> &pads) {
   for (const Contribution &part : parts) {
     auto pad = part.gradient.getDefiningOp<nn::PadOp>();
-    if (!pad || pad.getAxis() != parts.front().gradient.getDefiningOp<nn::PadOp>().getAxis())
+    if (!pad || !pad.getValue().isZero() || pad.getAxis() != parts.front().gradient.getDefiningOp<nn::PadOp>().getAxis())
       return false;
     pads.push_back(pad);
   }
@@ -42,6 +42,13 @@ bool GradientSweep::coverAnAxis(ArrayRef<Contribution> parts, SmallVectorImpl<nn
 
 void GradientSweep::contribute(Value value, unsigned user, unsigned operand, Value gradient, int shard) {
   contributions[value].push_back({user, operand, gradient, shard});
+}
+
+void GradientSweep::replace(ArrayRef<Value> before, ValueRange now) {
+  for (auto &[value, parts] : contributions)
+    for (Contribution &part : parts)
+      if (auto it = llvm::find(before, part.gradient); it != before.end())
+        part.gradient = now[it - before.begin()];
 }
 
 SmallVector<GradientSweep::Contribution> GradientSweep::take(Value value) {
@@ -169,8 +176,10 @@ LogicalResult GradientSweep::visit(Operation &op, unsigned place) {
     grads.push_back(gradientOf(result));
   if (llvm::none_of(grads, [](Value v) { return bool(v); }))
     return success();
-  if (auto scan = dyn_cast<nn::ScanOp>(op))
+  if (auto scan = dyn_cast<nn::ScanOp>(op)) {
+    places.erase(&op); // it may be replaced
     return differentiateScan(scan, place, grads, *this, builder);
+  }
   Operation *source = doneAgain.lookup(&op);
   auto rule = dyn_cast<nn::Differentiable>(source ? source : &op);
   if (!rule)

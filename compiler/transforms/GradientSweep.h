@@ -30,6 +30,8 @@ public:
   static void grow(llvm::DenseSet<mlir::Value> &active, mlir::Block &block);
   // A gradient that reaches `value` through operand `operand` of op number `user`.
   void contribute(mlir::Value value, unsigned user, unsigned operand, mlir::Value gradient, int shard = -1);
+  // Values of the forward pass, which may be contributions, are others now.
+  void replace(llvm::ArrayRef<mlir::Value> before, mlir::ValueRange now);
   // Visits the ops of the block from the last to the first. A loop among them is replaced by one with more results.
   mlir::LogicalResult visit(mlir::Block &block);
   // The sum of the contributions to a value; null: there is none. Asked for once.

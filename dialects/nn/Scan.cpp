@@ -220,7 +220,8 @@ static ScanOp withSlices(ScanOp scan, SmallVector<Value> slices) {
 ScanOp splitSharedWork(ScanOp scan) {
   Block &block = scan.block();
   llvm::SetVector<Operation *> shared;
-  bool ofExamples = llvm::any_of(block.getArgumentTypes(), [](Type type) { return batchAxis(type) >= 0; });
+  bool ofExamples = llvm::any_of(block.getArgumentTypes(), [](Type type) { return batchAxis(type) >= 0; }) ||
+                    llvm::any_of(block.without_terminator(), [](Operation &op) { return touchesBatch(&op); }); // repeated for them here
   for (Operation &op : block.without_terminator())
     if (ofExamples && !touchesBatch(&op) && !isa<ConstantOp, VectorOp, RangeOp>(op))
       shared.insert(&op);

@@ -22,11 +22,12 @@ RTOL, ATOL, H = 1e-5, 1e-7, 1e-5
 
 class Case:
     def __init__(
-        self, name, body, axes, result="y", more="", outside="", positive=False, loss="mean[B] tested({args})", group=1
+        self, name, body, axes, result="y", more="", outside="", positive=False, loss="mean[B] tested({args})", group=1, weighed=True
     ):
         self.name, self.body, self.axes, self.result = name, body, axes, result
         self.more, self.outside, self.positive, self.loss = more, outside, positive, loss
         self.group = group  # examples that a micro-batch holds together
+        self.weighed = weighed  # else, with a sum as loss, the gradient of the result is 1, and a factor is a gradient as it is
 
 
 def functions():
@@ -107,6 +108,19 @@ def shapes():
         Case("gather by data, along the last axis", "y = p[:, cols]", "I B J", more="cols"),
         Case("embedding", "use e = embedding[7, J]\n  y = e(ids) * u", "B I J", more="ids"),
         Case("gather inside of index notation", "y[b, i, j] = u[b, i, j] * p[ids[b, i], j]", "B I J", more="ids"),
+    ]
+
+
+def ends_of_pads():
+    """Pads of the program that are contributions to a gradient, as those of slices are: they lie end to end."""
+    all_ones = {"loss": "sum[B] tested({args})", "weighed": False}
+    first, second = "u * pad(x[.., 0:2], 0, 4, axis = 2, value = %d)", "u * pad(x[.., 2:6], 2, 0, axis = 2, value = %d)"
+    return [
+        Case("pads end to end", "y = %s + %s" % (first % 5, second % 7), "B I J", **all_ones),
+        Case("pads end to end, one of zeros", "y = %s + %s" % (first % 0, second % 7), "B I J", **all_ones),
+        Case("pads of zeros end to end", "y = %s + %s" % (first % 0, second % 0), "B I J", **all_ones),
+        Case("a pad beside a slice", "y = %s + pad(u[.., 2:6] ^ 2, 2, 0, axis = 2)" % (first % 5), "B I J", **all_ones),
+        Case("a pad of zeros beside a slice", "y = %s + pad(u[.., 2:6] ^ 2, 2, 0, axis = 2)" % (first % 0), "B I J", **all_ones),
     ]
 
 
@@ -230,7 +244,7 @@ def windows():
 
 
 def all_cases():
-    return elementwise() + shapes() + reductions() + contractions() + norms_and_attention() + windows()
+    return elementwise() + shapes() + ends_of_pads() + reductions() + contractions() + norms_and_attention() + windows()
 
 
 OUTSIDE = {
@@ -280,7 +294,7 @@ def text_of(case):
     u = "u = x * (1.5 + 0.25 * tanh(p))" if case.positive else "u = x * p"
     total = "total[%s] = %s" % (
         example,
-        ("sum[%s] " % ", ".join(summed) if summed else "") + "y[%s] * %s" % (slots, weigh),
+        ("sum[%s] " % ", ".join(summed) if summed else "") + "y[%s]" % slots + " * %s" % weigh * case.weighed,
     )
     keep = "k0 = (sum[I, J] p) + (sum[J, K] q) + (sum[J] s)"
     return """dim B = %d batch, I = %d, J = %d, K = %d

@@ -16,8 +16,8 @@ model net(x: f32[B, T, I], k: i32[B, T] below V, m: f32[B, S, H]) -> %(result)s 
 }
 train net on train seed 3 {
   h = net(x, k, m)
-  loss = mean[B] %(loss)s
-  metric again = mean[B] %(loss)s
+  loss = %(over)s[B] %(loss)s
+  metric again = %(over)s[B] %(loss)s
   optimizer sgd(lr = 1)
   steps 2
 }
@@ -214,6 +214,47 @@ def correlated(x, w, pad, groups=1):
     )
 
 
+def both(p, x, k, m):
+    h, out = np.zeros((len(x), 4)), []
+    for t in range(8):
+        h = np.tanh(h + x[:, t] @ p["c.a"] + ((p["q"][t] + p["c.g"]) @ p["c.b"]).sum(0))
+        out.append(h)
+    return np.stack(out, 1)
+
+
+def made_of_parameters(p, x, k, m):
+    return (x @ p["a"]) * np.tanh(p["q"] + p["c.g"])
+
+
+def three_ways(p, x, k, m):
+    h, out = np.zeros((len(x), 4)), []
+    for t in range(8):
+        u, v = x[:, t] @ p["a"], x[:, t] @ p["e"]
+        h = np.tanh(0.5 * h + (u + v + m[:, 0] * p["g"]) @ p["c.b"] + v**2)
+        out.append(h)
+    return np.stack(out, 1)
+
+
+def filters(p, x, k, m):
+    s, out = m, []
+    for t in range(8):
+        z = s + x[:, t].sum(-1)[:, None, None]
+        for j in range(3):
+            z = np.tanh(correlated(z, p["f"][j], 1))
+        s = np.tanh(0.5 * s + z)
+        out.append(s.sum(1))
+    return np.stack(out, 1)
+
+
+def factors(p, x, k, m):
+    s, r, out = m[:, 0], m[:, 1], []
+    for t in range(8):
+        q = x[:, t] @ p["a"]
+        s, r = np.tanh(s @ p["c.v"] + q * np.sin(r @ p["c.w"])), np.tanh(r @ p["c.w"])
+        out.append(s * r + q * s)
+    return np.stack(out, 0)
+
+
 CELL = "layer cell(h: f32[B, H], x: f32[B, I]) -> f32[B, H] {\n  param a: f32[I, H] ~ normal(0.5)\n"
 # name -> (layers, model, the same in NumPy, result type, loss)
 CASES = {
@@ -318,7 +359,42 @@ CASES = {
         "  s[h, b] = m[b, 0, h] * 0.5\n  z = scan[T] c(s, y)\n  r[b, t, h] = z[h, t, b]\n  return r",
         last_axis,
     ),
+    "a product of a slice and of what is the same in every step": (
+        "layer cell(h: f32[B, H], x: f32[B, I], q: f32[S, H]) -> f32[B, H] {\n  param a: f32[I, H] ~ normal(0.5)\n"
+        "  param b: f32[H, H] ~ normal(0.5)\n  param g: f32[S, H] ~ normal(0.5)\n  y = (q + g) @ b\n"
+        "  return tanh(h + x @ a + sum[S] y)\n}",
+        "  param q: f32[T, S, H] ~ normal(0.5)\n  use c = cell\n  return scan[T] c(0, x, q)",
+        both,
+    ),
+    "the same of examples": (
+        "layer cell(h: f32[B, H], u: f32[B, H], v: f32[B, H], n: f32[B, H]) -> f32[B, H] {\n  param b: f32[H, H] ~ normal(0.5)\n"
+        "  return tanh(0.5 * h + (u + v + n) @ b + v ^ 2)\n}",
+        "  param a: f32[I, H] ~ normal(0.5)\n  param e: f32[I, H] ~ normal(0.5)\n  param g: f32[H] ~ normal(0.5)\n  use c = cell\n"
+        "  return scan[T] c(0, x @ a, x @ e, m[:, 0] * g)",
+        three_ways,
+    ),
+    "filters for the steps of a loop in a loop": (
+        "layer inner(s: f32[B, S, H], f: f32[S, S, 3]) -> f32[B, S, H] {\n  return tanh(conv1d(s, f, pad = 1))\n}\n"
+        "layer cell(s: f32[B, S, H], x: f32[B, I], f: f32[I, S, S, 3]) -> f32[B, S, H] {\n  n = sum[I] x\n"
+        "  z[b, c, l] = s[b, c, l] + n[b]\n  r = scan[I] inner(z, f)\n  return tanh(0.5 * s + r[2])\n}",
+        "  param f: f32[I, S, S, 3] ~ normal(0.4)\n  y = scan[T] cell(m, x, f)\n  return sum[S] y",
+        filters,
+    ),
+    "examples are made in the trip": (
+        "layer cell(h: f32[B, H], q: f32[H]) -> f32[B, H] {\n  param g: f32[H] ~ normal(1)\n  return tanh(expand[B, H](q + g))\n}",
+        "  param a: f32[I, H] ~ normal(0.5)\n  param q: f32[T, H] ~ normal(0.5)\n  use c = cell\n  s = scan[T] c(0, q)\n"
+        "  r[b, t, h] = s[t, b, h]\n  return (x @ a) * r",
+        made_of_parameters,
+    ),
+    "results that are gradients": (
+        "layer cell(s: f32[B, H], r: f32[B, H], q: f32[B, H]) -> (f32[B, H], f32[B, H]) {\n  param v: f32[H, H] ~ normal(0.5)\n"
+        "  param w: f32[H, H] ~ normal(0.5)\n  return tanh(s @ v + q * sin(r @ w)), tanh(r @ w)\n}",
+        "  param a: f32[I, H] ~ normal(0.5)\n  use c = cell\n  q[t, b, h] = sum[i] x[b, t, i] * a[i, h]\n"
+        "  s, r = scan[T] c(m[:, 0], m[:, 1], q)\n  return s * r + q * s",
+        factors,
+    ),
 }
+SUMMED = ("results that are gradients",)  # the loss is the sum of all: the gradient of a factor is the other one as it is
 verdicts = programs.Verdicts()
 
 
@@ -364,12 +440,13 @@ DRAWS = {
 
 def program_of(name):
     layers, model, _ = {**CASES, **DRAWS}[name]
-    final = name == "one layer four times"
+    final, summed = name == "one layer four times", name in SUMMED
     return PROGRAM % {
         "layers": layers,
         "model": model,
-        "result": "f32[B, H]" if final else "f32[B, T, H]",
-        "loss": "sum[H] h * w[:, 0]" if final else "sum[T, H] (h + h ^ 2) * w",
+        "result": "f32[B, H]" if final else "f32[T, B, H]" if summed else "f32[B, T, H]",
+        "over": "sum" if summed else "mean",
+        "loss": "sum[H] h * w[:, 0]" if final else "sum[T, H] h" if summed else "sum[T, H] (h + h ^ 2) * w",
     }
 
 
@@ -393,6 +470,8 @@ def loss_of(name, p, data):
     h = CASES[name][2](p, x, k, m)
     if name == "one layer four times":
         return (h * w[:, 0]).sum() / 6
+    if name in SUMMED:
+        return h.sum()
     return ((h + h**2) * w).sum() / 6
 
 
@@ -542,6 +621,7 @@ def bad_number(folder):
         "layers": layers,
         "model": "  use c = cell\n  return scan[T] c(0, expand[T, B, H](m[:, 0]))",
         "result": "f32[T, B, H]",
+        "over": "mean",
         "loss": "sum[T, H] h",
     }
     exe = programs.compiled(programs.source("bad-number", text), "bad-number", "--microbatch", "3")
