@@ -243,6 +243,8 @@ Tensor Elaborator::emitReduce(ReductionOp kind, const Tensor &value, const std::
   result.hasExcept = result.unmasked = false;
   if (axes.empty())
     return result;
+  if (kind == ReductionOp::Prod) // a product of elements leaves their interval
+    result.range = {};
   Op op(OpKind::Reduce, {value.op}, {{Key::Reduction, int64_t(reductionOf(kind))}, {Key::Axes, axes}});
   op.written = kind == ReductionOp::Mean ? "mean" : "";
   result.op = emit(op, value.dtype, result.axes, span, frame).op;
