@@ -180,6 +180,9 @@ private:
   Tensor transposed(const Tensor &tensor, const std::vector<int64_t> &order, Span span, Frame &frame);
   std::optional<Tensor> fill(const Value &value, DType dtype, const std::vector<Number> &axes, Span span, Frame &frame);
   Value constantBinary(ast::BinaryOp op, const Value &left, const Value &right, const ast::Expr &expr, Frame &frame);
+  // The `except` value of the data may be among the elements, or what was computed from it; and only the latter.
+  bool mayBeExcept(const Tensor &tensor) const { return graph->facts(tensor.op) & FromExcept; }
+  bool isFromExcept(const Tensor &tensor) const { return mayBeExcept(tensor) && !tensor.hasExcept; }
   bool checkMaskEnd(const Tensor &tensor, Span span, Frame &frame, const char *what);
 
   // ---- Indexing.cpp
