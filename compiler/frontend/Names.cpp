@@ -51,7 +51,7 @@ const LayerItem *NameTables::find(const std::string &name, int file) const {
 namespace {
 
 struct Known {
-  enum Kind { Dim, Const, Data, Layer, Size, Parameter, Definition, Owned, Field, Index } kind = Definition;
+  enum Kind { Dim, Const, Data, Layer, Size, Parameter, Definition, Owned, Instance, Field, Index } kind = Definition;
   Span span;
   bool mentioned = false;
 };
@@ -73,6 +73,7 @@ struct Checker {
   const LayerItem *current = nullptr;
   int calls = 0;
   int layers = 0, predictLayers = 0; // called by their names alone
+  int instances = 0;                 // so are these
   std::set<std::string> told; // unknown names of this body that were reported
   bool fieldsUnknown = false; // a `train` whose data does not exist
   bool numbering = false;
@@ -182,9 +183,15 @@ struct Checker {
     inSlot = outer;
   }
 
-  // A layer that takes nothing is called without parentheses. Two such calls draw different numbers.
+  // A layer that takes nothing, or an instance of one, is called without parentheses. Two such calls draw different numbers. They are counted apart,
+  // so that they move no number of another call.
   bool isLayer(const std::string &name) { return !body.count(name) && tables.find(name, fileId); }
-  int nextLayer() { return inPredict ? (1 << 29) + predictLayers++ : (1 << 20) + layers++; } // so that they move no number of another call
+  bool isInstance(const std::string &name) const {
+    auto own = body.find(name);
+    return own != body.end() && own->second.kind == Known::Instance;
+  }
+  int nextInstance() { return (1 << 27) + instances++; }
+  int nextLayer() { return inPredict ? (1 << 29) + predictLayers++ : (1 << 20) + layers++; }
   int nextCall() { return inPredict ? predictCalls++ : calls++; }
 
   void expr(const Expr *e) {
@@ -196,13 +203,17 @@ struct Checker {
     case ExprKind::Bool:
       return;
     case ExprKind::Name:
-      if (numbering && isLayer(e->text))
+      if (numbering && isInstance(e->text))
+        tables.callNumbers[e] = nextInstance();
+      else if (numbering && isLayer(e->text))
         tables.callNumbers[e] = nextLayer();
       return mention(e->text, e->span);
     case ExprKind::Call:
       if (numbering)
         tables.callNumbers[e] = nextCall();
-      if (e->children[0]->kind == ExprKind::Index && e->children[0]->children[0]->kind == ExprKind::Name) {
+      if (e->children[0]->kind == ExprKind::Name && isInstance(e->children[0]->text)) {
+        mention(e->children[0]->text, e->children[0]->span); // not called by its name alone
+      } else if (e->children[0]->kind == ExprKind::Index && e->children[0]->children[0]->kind == ExprKind::Name) {
         expr(e->children[0]->children[0].get());
         slots(e->children[0]->slots);
       } else {
@@ -351,7 +362,7 @@ struct Checker {
         args(use.args);
         if (use.index)
           indexScopes.pop_back();
-        defineLater(use.name, Known::Owned);
+        defineLater(use.name, Known::Instance);
       }
       return;
     case StatementKind::Update:
@@ -413,7 +424,7 @@ struct Checker {
     for (const auto &[name, info] : scope) {
       if (info.mentioned || info.kind == Known::Field || info.kind == Known::Data) // data: Elaborator::warnUnusedData
         continue;
-      if (info.kind == Known::Owned)
+      if (info.kind == Known::Owned || info.kind == Known::Instance)
         diags.error(Code::E0104, info.span, "`" + name + "` is owned but mentioned nowhere")
             .help("remove it, or use it in a result");
       else
@@ -436,7 +447,7 @@ struct Checker {
 
   void layer(const LayerItem &item) {
     current = &item;
-    calls = layers = 0;
+    calls = layers = instances = 0;
     told.clear();
     body.clear();
     for (const SizeParameter &size : item.sizes)
@@ -478,7 +489,7 @@ struct Checker {
   }
 
   void trainBlock(const TrainItem &item, const File &file) {
-    calls = layers = 0;
+    calls = layers = instances = 0;
     told.clear();
     body.clear();
     auto data = fileScope.find(item.data.text);
