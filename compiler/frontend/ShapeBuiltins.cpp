@@ -177,7 +177,7 @@ Value Elaborator::builtinReshape(const std::vector<Argument> &sizes, bool dots, 
   Tensor result = x;
   result.axes = axes;
   if (axes.size() == x.axes.size()) {
-    bool same = true;
+    bool same = from == to; // of one example, the batch axis may change its place among axes of size 1
     for (size_t i = 0; i < axes.size(); ++i)
       same &= axes[i].integer() == x.axes[i].integer();
     if (same)
