@@ -20,10 +20,8 @@ Value Elaborator::evalCall(const Expr &expr, Frame &frame) {
 bool Elaborator::evalArgs(const std::vector<Arg> &args, Frame &frame, std::vector<Argument> &values) {
   bool good = true;
   for (const Arg &arg : args) {
-    if (!arg.except.empty()) {
-      report(Code::E0301, arg.span, "`except` stands in the optimizer's `decay` only", frame);
-      good = false;
-    }
+    refuseExcept(arg, Code::E0301, frame);
+    good &= arg.except.empty();
     Argument value;
     value.name = arg.name.text;
     value.span = arg.span;

@@ -380,6 +380,9 @@ private:
                                    Frame &frame);
   std::vector<int> matchPath(bool isString, const std::string &text, Span span, Frame &frame);
   std::vector<int> matchPaths(const std::vector<ast::Arg> &args, Frame &frame);
+  void leaveOut(std::vector<int> &named, const ast::Path &path, Frame &frame);
+  void refuseExcept(const ast::Arg &arg, Code code, Frame &frame);
+  void refuseExcept(const ast::Setting &setting, Frame &frame);
   bool readOptions(const std::string &what, const ast::SettingWord &word,
                    const std::map<std::string, std::function<void(const ast::Arg &)>> &readers,
                    const std::vector<std::string> &required, Frame &frame, std::vector<const ast::Expr *> *plain = nullptr);
