@@ -12,8 +12,8 @@
 // The chain holds, from the outside: the number of each call in the body it stands in, followed by the number of the
 // block if it calls a `repeat`. The number of a call: calls of a body (a name with parentheses behind it, or `range`,
 // `random_..` with brackets only; in definitions, metrics, `update` and `return`) are counted from 0 in the order of
-// the names in the text. Names that are calls by themselves are counted apart, so that they move no number of another call: layers from
-// 2^20, instances from 2^27. In `train` equal calls are one and have the number of the first, in the order of the text, the
+// the names in the text. Others are counted apart, so that they move no number of these: names that are calls by themselves, of layers from
+// 2^20, of instances from 2^27; calls in the default values of parameters from 2^26. In `train` equal calls are one and have the number of the first, in the order of the text, the
 // loss and all that it needs coming before the metrics. A draw in a loop (`scan`, `repeat .. shared`) draws for all trips at once, the
 // trips being its first axes.
 #ifndef CINCH_COMPILER_FRONTEND_ELABORATOR_H

@@ -74,11 +74,13 @@ struct Checker {
   int calls = 0;
   int layers = 0, predictLayers = 0; // called by their names alone
   int instances = 0;                 // so are these
+  int defaults = 0;                  // calls in the default values of a layer's parameters
   std::set<std::string> told; // unknown names of this body that were reported
   bool fieldsUnknown = false; // a `train` whose data does not exist
   bool numbering = false;
   // Calls in `predict` clauses have numbers of their own: such a clause changes no draw of the training.
   bool inPredict = false;
+  bool inDefault = false;
   int predictCalls = 1 << 30;
   bool inSlot = false;                   // between the brackets of an operand
   bool inParameter = false;              // in the type of a layer's parameter
@@ -191,8 +193,18 @@ struct Checker {
     return own != body.end() && own->second.kind == Known::Instance;
   }
   int nextInstance() { return (1 << 27) + instances++; }
-  int nextLayer() { return inPredict ? (1 << 29) + predictLayers++ : (1 << 20) + layers++; }
-  int nextCall() { return inPredict ? predictCalls++ : calls++; }
+  int nextDefault() { return (1 << 26) + defaults++; }
+  int nextLayer() { return inDefault ? nextDefault() : inPredict ? (1 << 29) + predictLayers++ : (1 << 20) + layers++; }
+  int nextCall() { return inDefault ? nextDefault() : inPredict ? predictCalls++ : calls++; }
+
+  // The name of what is called with something behind it, and so no call by itself. That of a layer takes a number of one all the same, since
+  // recorded draws have the numbers that are left.
+  void callee(const Expr &name) {
+    if (inDefault || isInstance(name.text))
+      mention(name.text, name.span);
+    else
+      expr(&name);
+  }
 
   void expr(const Expr *e) {
     if (!e)
@@ -211,10 +223,10 @@ struct Checker {
     case ExprKind::Call:
       if (numbering)
         tables.callNumbers[e] = nextCall();
-      if (e->children[0]->kind == ExprKind::Name && isInstance(e->children[0]->text)) {
-        mention(e->children[0]->text, e->children[0]->span); // not called by its name alone
+      if (e->children[0]->kind == ExprKind::Name) {
+        callee(*e->children[0]);
       } else if (e->children[0]->kind == ExprKind::Index && e->children[0]->children[0]->kind == ExprKind::Name) {
-        expr(e->children[0]->children[0].get());
+        callee(*e->children[0]->children[0]);
         slots(e->children[0]->slots);
       } else {
         expr(e->children[0].get());
@@ -225,7 +237,10 @@ struct Checker {
         tables.callNumbers[e] = nextCall();
       else if (numbering && e->children[0]->kind == ExprKind::Name && isLayer(e->children[0]->text))
         tables.callNumbers[e] = nextLayer();
-      expr(e->children[0].get());
+      if (tables.callNumbers.count(e))
+        callee(*e->children[0]);
+      else
+        expr(e->children[0].get());
       return slots(e->slots);
     case ExprKind::Reduction:
       return reduction(e);
@@ -447,7 +462,7 @@ struct Checker {
 
   void layer(const LayerItem &item) {
     current = &item;
-    calls = layers = instances = 0;
+    calls = layers = instances = defaults = 0;
     told.clear();
     body.clear();
     for (const SizeParameter &size : item.sizes)
@@ -460,7 +475,9 @@ struct Checker {
       if (parameter.type)
         type(*parameter.type);
       inParameter = false;
+      numbering = inDefault = true;
       expr(parameter.value.get());
+      numbering = inDefault = false;
       if (parameter.type && constants)
         diags
             .error(Code::E0301, parameter.span,
