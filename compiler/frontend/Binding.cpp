@@ -395,7 +395,7 @@ bool Elaborator::checkBounds(const Declared &declared, Tensor &tensor, const Arg
   const Interval &range = declared.range;
   if (!range.known)
     return true;
-  if (tensor.hasExcept || tensor.unmasked) {
+  if (mayBeExcept(tensor)) {
     report(Code::E0211, arg.span, declared.text() + " may not hold the `except` value of the data", caller)
         .help("write where(c, y, 0)");
     return false;
@@ -558,7 +558,14 @@ Value Elaborator::checkResult(const Type &type, Value value, Span span, Frame &c
         d->help(equalValuesHelp((*axes)[i], tensor.axes[i]));
       return {};
     }
-  if (range.known && (tensor.hasExcept || tensor.unmasked || !tensor.range.within(range.low, range.high))) {
+  if (range.known && mayBeExcept(tensor)) {
+    Diagnostic &d = report(Code::E0211, span, "`" + layer + "` declares where its result lies, but this may hold the `except` value of the data", callee);
+    labelOperand(d, span, value);
+    d.label(type.span, "declared as " + textOf(type.span));
+    d.help("write where(c, y, 0)");
+    return {};
+  }
+  if (range.known && !tensor.range.within(range.low, range.high)) {
     mismatch("its values lie in " + intervalText(tensor.range));
     return {};
   }

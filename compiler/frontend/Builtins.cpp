@@ -99,7 +99,6 @@ Value Elaborator::builtinCast(const std::string &name, const std::vector<Argumen
                    frame);
   Tensor result = emit(Op(OpKind::Cast, {value.tensor.op}), to, value.tensor.axes, span, frame);
   result.labels = value.tensor.labels;
-  result.unmasked = value.tensor.hasExcept || value.tensor.unmasked;
   if (to == DType::I32)
     result.range = Interval::below(2);
   return Value::of(result);

@@ -20,10 +20,8 @@ Value Elaborator::evalCall(const Expr &expr, Frame &frame) {
 bool Elaborator::evalArgs(const std::vector<Arg> &args, Frame &frame, std::vector<Argument> &values) {
   bool good = true;
   for (const Arg &arg : args) {
-    if (!arg.except.empty()) {
-      report(Code::E0301, arg.span, "`except` stands in the optimizer's `decay` only", frame);
-      good = false;
-    }
+    refuseExcept(arg, Code::E0301, frame);
+    good &= arg.except.empty();
     Argument value;
     value.name = arg.name.text;
     value.span = arg.span;
@@ -67,21 +65,33 @@ bool Elaborator::evalSizes(const std::vector<Slot> &slots, Frame &frame, std::ve
   return good;
 }
 
+// A number with its normal form: sizes of one value and different forms are different sizes.
+static void identify(const Number &number, std::string &text) {
+  char buffer[64];
+  snprintf(buffer, sizeof buffer, "%a", number.real);
+  text += buffer;
+  if (number.exact)
+    text += "=" + number.value.str();
+  for (const Term &term : number.form) {
+    text += "+" + term.factor.str();
+    for (const auto &[dim, exponent] : term.names)
+      text += "." + std::to_string(dim) + "^" + std::to_string(exponent);
+  }
+}
+
 // What decides the value of a call, as text.
 static void identify(const Value &value, std::string &text) {
   char buffer[64];
   switch (value.kind) {
   case Value::Tensor:
     text += "t" + std::to_string(value.tensor.op);
+    for (const Number &axis : value.tensor.axes) { // `reshape` may give one op two shapes
+      text += ",";
+      identify(axis, text);
+    }
     break;
   case Value::Number:
-    snprintf(buffer, sizeof buffer, "%a", value.number.real);
-    text += buffer;
-    if (value.number.exact)
-      text += "=" + value.number.value.str();
-    for (const Term &term : value.number.form)
-      for (const auto &[dim, exponent] : term.names)
-        text += "." + std::to_string(dim) + "^" + std::to_string(exponent);
+    identify(value.number, text);
     break;
   case Value::Distribution:
     snprintf(buffer, sizeof buffer, "~%d:%a:%d", value.distribution.kind, value.distribution.a,

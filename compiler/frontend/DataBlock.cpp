@@ -78,8 +78,10 @@ public:
     }
     data.source = static_cast<Dataset::Source>(source - sourceNames.begin());
     known = optionsOf(data.source);
-    for (const Arg &arg : item.args)
+    for (const Arg &arg : item.args) {
+      e.refuseExcept(arg, Code::E0601, frame);
       arg.name.text.empty() ? readFile(arg) : readOption(arg);
+    }
     checkSource();
     std::set<std::string> names;
     for (const ast::Field &declared : item.fields) {
@@ -105,6 +107,8 @@ private:
     if (arg.value->kind == ExprKind::String) {
       data.files.push_back(arg.value->text);
     } else if (tokens && arg.value->kind == ExprKind::Name && (arg.value->text == "u16" || arg.value->text == "u32")) {
+      if (hasBits)
+        report(Code::E0603, arg.span, "`tokens` takes u16 or u32, once").help("leave one of them out");
       data.tokenBits = arg.value->text == "u16" ? 16 : 32;
       hasBits = true;
     } else {
@@ -272,6 +276,8 @@ private:
   void readModifier(const FieldModifier &modifier, cinch::Field &field) {
     if (modifier.kind == FieldModifier::Below) // readType has it
       return;
+    for (const Arg &arg : modifier.list)
+      e.refuseExcept(arg, Code::E0601, frame);
     if (modifier.kind == FieldModifier::Scale) {
       std::optional<Number> scale = e.evalConstantNumber(*modifier.scale, frame, "`scale`");
       if (field.type.dtype != DType::F32)
@@ -287,7 +293,7 @@ private:
              "`from` is for npz, csv and safetensors; files of " + sourceText() + " are taken in order");
     for (const Arg &arg : modifier.list) {
       bool column = data.source == Dataset::Csv && !data.csvHeader && arg.value->kind == ExprKind::Number;
-      if (arg.value->kind != ExprKind::String && !column)
+      if ((arg.value->kind != ExprKind::String && !column) || arg.name)
         report(Code::E0601, arg.span,
                std::string("`from` takes strings") + (data.source == Dataset::Csv ? ", or numbers of columns without a header" : ""));
       else

@@ -238,11 +238,35 @@ void Elaborator::noteNamed(const Value &value) {
     noteNamed(item);
 }
 
+// Whether a hint may stand beside those before it, which are given. False after an error.
+bool Elaborator::mayStand(const Hint &hint, std::set<std::string> &given, Frame &frame) {
+  const std::string &name = hint.name.text;
+  for (const Arg &arg : hint.args)
+    refuseExcept(arg, Code::E0308, frame);
+  if (name == "offload") {
+    report(Code::E0710, hint.span, "`@offload` is not there yet", frame)
+        .help("leave it out; with `--target nvidia --host-memory-budget SIZE` the planner chooses what waits in the memory of the host");
+    return false;
+  }
+  if (!given.insert(name).second) {
+    report(Code::E0308, hint.span, "`@" + name + "` is given twice", frame).help("write it once");
+    return false;
+  }
+  if (given.count("checkpoint") && given.count("recompute")) {
+    report(Code::E0308, hint.span, "`@checkpoint` keeps this value and `@recompute` does not", frame).help("write one of them");
+    return false;
+  }
+  return true;
+}
+
 void Elaborator::applyHints(const Statement &statement, const Value &value, Frame &frame) {
-  static const std::vector<std::string> known = {"checkpoint", "recompute", "stage", "shard", "offload"};
+  static const std::vector<std::string> known = {"checkpoint", "recompute", "stage", "shard"};
   static const std::vector<std::string> shares = {"none", "column", "row"}; // in the order of nn::ShardHint
+  std::set<std::string> given;
   for (const Hint &hint : statement.hints) {
     const std::string &name = hint.name.text;
+    if (!mayStand(hint, given, frame))
+      continue;
     if (std::find(known.begin(), known.end(), name) == known.end()) {
       report(Code::E0308, hint.name.span, "unknown hint `@" + name + "`", frame).help(didYouMean(name, known));
       continue;
@@ -271,7 +295,7 @@ void Elaborator::applyHints(const Statement &statement, const Value &value, Fram
              : shard ? "`@shard` takes `column`, `row` or `none`"
                      : "`@" + name + "` takes nothing",
              frame);
-    if (name == "offload" || !good)
+    if (!good)
       continue;
     std::vector<int> ops;
     if (value.isTensor())

@@ -12,7 +12,8 @@
 // The chain holds, from the outside: the number of each call in the body it stands in, followed by the number of the
 // block if it calls a `repeat`. The number of a call: calls of a body (a name with parentheses behind it, or `range`,
 // `random_..` with brackets only; in definitions, metrics, `update` and `return`) are counted from 0 in the order of
-// the names in the text. In `train` equal calls are one and have the number of the first, in the order of the text, the
+// the names in the text. Others are counted apart, so that they move no number of these: names that are calls by themselves, of layers from
+// 2^20, of instances from 2^27; calls in the default values of parameters from 2^26. In `train` equal calls are one and have the number of the first, in the order of the text, the
 // loss and all that it needs coming before the metrics. A draw in a loop (`scan`, `repeat .. shared`) draws for all trips at once, the
 // trips being its first axes.
 #ifndef CINCH_COMPILER_FRONTEND_ELABORATOR_H
@@ -144,6 +145,7 @@ private:
                        Frame &frame);
   void noteNamed(const Value &);
   void runDefinition(const ast::Statement &statement, Frame &frame);
+  bool mayStand(const ast::Hint &hint, std::set<std::string> &given, Frame &frame);
   void applyHints(const ast::Statement &statement, const Value &value, Frame &frame);
   Value parameter(Binding &binding, const std::string &name, Frame &frame);
   void evalUpdate(const ast::Statement &statement, Frame &frame);
@@ -180,6 +182,9 @@ private:
   Tensor transposed(const Tensor &tensor, const std::vector<int64_t> &order, Span span, Frame &frame);
   std::optional<Tensor> fill(const Value &value, DType dtype, const std::vector<Number> &axes, Span span, Frame &frame);
   Value constantBinary(ast::BinaryOp op, const Value &left, const Value &right, const ast::Expr &expr, Frame &frame);
+  // The `except` value of the data may be among the elements, or what was computed from it; and only the latter.
+  bool mayBeExcept(const Tensor &tensor) const { return graph->facts(tensor.op) & FromExcept; }
+  bool isFromExcept(const Tensor &tensor) const { return mayBeExcept(tensor) && !tensor.hasExcept; }
   bool checkMaskEnd(const Tensor &tensor, Span span, Frame &frame, const char *what);
 
   // ---- Indexing.cpp
@@ -376,6 +381,9 @@ private:
                                    Frame &frame);
   std::vector<int> matchPath(bool isString, const std::string &text, Span span, Frame &frame);
   std::vector<int> matchPaths(const std::vector<ast::Arg> &args, Frame &frame);
+  void leaveOut(std::vector<int> &named, const ast::Path &path, Frame &frame);
+  void refuseExcept(const ast::Arg &arg, Code code, Frame &frame);
+  void refuseExcept(const ast::Setting &setting, Frame &frame);
   bool readOptions(const std::string &what, const ast::SettingWord &word,
                    const std::map<std::string, std::function<void(const ast::Arg &)>> &readers,
                    const std::vector<std::string> &required, Frame &frame, std::vector<const ast::Expr *> *plain = nullptr);

@@ -255,11 +255,6 @@ static Interval resultRange(OpKind kind, const std::vector<Tensor> &t) {
   }
 }
 
-// The interval with the exceptional value of the data in it.
-static Interval openRange(const Tensor &tensor) {
-  return tensor.hasExcept ? joinIntervals(tensor.range, Interval::of(tensor.except, tensor.except)) : tensor.range;
-}
-
 struct Elaborator::ElementwiseCall {
   OpKind kind;
   const std::vector<Value> &operands;
@@ -385,27 +380,19 @@ Value Elaborator::elementwise(OpKind kind, const std::vector<Value> &operands, c
   Op op(kind);
   if (call.compares())
     op.set(Key::Comparison, int64_t(comparison));
-  bool exceptional = false; // the `except` value of the data is among the elements
-  for (const Tensor &tensor : all) {
+  for (const Tensor &tensor : all)
     op.operands.push_back(tensor.op);
-    exceptional |= tensor.hasExcept || tensor.unmasked;
-  }
   auto isTensor = [](const Value &value) { return value.isTensor(); };
   const Tensor &shaped = all[size_t(std::find_if(operands.begin(), operands.end(), isTensor) - operands.begin())]; // a constant has no labels
   Tensor result = emit(std::move(op), call.compares() ? DType::Bool : *dtype, shaped.axes, span, frame);
   result.labels = shaped.labels;
-  // Compared with a number, or chosen away by `where`, the exceptional value of the data is done with.
-  bool withNumber = !std::all_of(operands.begin(), operands.end(), isTensor);
-  bool ends = (call.compares() && withNumber) ||
-              (call.isWhere() && !all[0].unmasked && operands[1].isTensor() != operands[2].isTensor());
-  result.unmasked = exceptional && !ends;
   if (*dtype == DType::I32 && !call.compares())
     boundResult(call, all, result, frame);
   return Value::of(result);
 }
 
 bool Elaborator::checkMaskEnd(const Tensor &tensor, Span span, Frame &frame, const char *what) {
-  if (!tensor.hasExcept && !tensor.unmasked)
+  if (!mayBeExcept(tensor))
     return true;
   report(Code::E0211, span, std::string(what) + " of data that may hold its `except` value needs a `where`", frame)
       .help("write op[axes where y != v] e");

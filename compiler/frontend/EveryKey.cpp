@@ -2,6 +2,7 @@
 #include "compiler/frontend/TrainKeys.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace cinch {
 
@@ -9,7 +10,7 @@ using namespace ast;
 
 void Elaborator::readBestMetric(const Expr &e, Every &every, Frame &frame) {
   bool good = e.kind == ExprKind::Call && e.children[0]->kind == ExprKind::Name &&
-              (e.children[0]->text == "max" || e.children[0]->text == "min") && e.args.size() == 1 && !e.args[0].name &&
+              (e.children[0]->text == "max" || e.children[0]->text == "min") && e.args.size() == 1 && !e.args[0].name && e.args[0].except.empty() &&
               e.args[0].value->kind == ExprKind::Name;
   if (!good) {
     report(Code::E0603, e.span, "`best` is max(m) or min(m) of a metric or the loss", frame);
@@ -126,7 +127,8 @@ bool Elaborator::readLog(const SettingWord &what, Every &every, Frame &frame) {
   for (const Expr *expr : plain) {
     const std::string text = expr->kind == ExprKind::Name ? expr->text : "";
     if (auto kind = kinds.find(text); kind != kinds.end()) {
-      every.*kind->second = true;
+      if (std::exchange(every.*kind->second, true))
+        report(Code::E0603, expr->span, "`" + text + "` is given twice", frame).help("write it once");
       continue;
     }
     std::vector<std::string> names;

@@ -55,10 +55,24 @@ static std::string identity(const Op &op) {
   return bytes.text;
 }
 
-int GraphBuilder::add(Op op) {
-  auto [entry, isNew] = seen.try_emplace(identity(op), size());
-  if (!isNew)
-    return entry->second;
+// Whether the `except` value of the data gets from the operands of an op into its result. Three kinds of ops end it: a comparison with a
+// number, `where` with a number in its place, and a reduction, which is only made of what a `where` has masked.
+bool GraphBuilder::takesExcept(const Op &op) const {
+  auto reached = [&](int operand) { return operand >= 0 && (known[operand] & FromExcept); };
+  auto isNumber = [&](int operand) { return graph.ops[operand].kind == OpKind::Constant; };
+  const std::vector<int> &of = op.operands;
+  if (op.kind == OpKind::Reduce)
+    return false;
+  if (op.kind == OpKind::Compare && (isNumber(of[0]) || isNumber(of[1])))
+    return false;
+  if (op.kind == OpKind::Where && !reached(of[0]) && (isNumber(of[1]) || isNumber(of[2])))
+    return false;
+  if (op.kind == OpKind::LoopStack || op.kind == OpKind::LoopFinal) // of all that a trip leaves, the result is one
+    return reached(of[size_t(op.integer(Key::Place))]);
+  return std::any_of(of.begin(), of.end(), reached);
+}
+
+uint8_t GraphBuilder::factsOf(const Op &op) const {
   uint8_t facts = 0;
   for (int operand : op.operands)
     facts |= operand < 0 ? 0 : known[operand];
@@ -66,6 +80,17 @@ int GraphBuilder::add(Op op) {
     facts |= FromParameter;
   if (op.draws())
     facts |= FromRandom;
+  facts &= ~FromExcept;
+  return takesExcept(op) ? facts | FromExcept : facts;
+}
+
+int GraphBuilder::add(Op op) {
+  uint8_t facts = factsOf(op);
+  auto [entry, isNew] = seen.try_emplace(identity(op), size());
+  if (!isNew) {
+    known[entry->second] |= facts & FromExcept; // the state of a loop may have got it since
+    return entry->second;
+  }
   graph.ops.push_back(std::move(op));
   known.push_back(facts);
   return size() - 1;

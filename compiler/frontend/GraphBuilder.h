@@ -15,6 +15,7 @@ namespace cinch {
 enum Fact : uint8_t {
   FromParameter = 1, // depends on a parameter
   FromRandom = 2,
+  FromExcept = 4, // the `except` value of the data may be among the elements, or what was computed from it
 };
 
 class GraphBuilder {
@@ -25,12 +26,16 @@ public:
   const Op &at(int op) const { return graph.ops[op]; }
   uint8_t facts(int op) const { return known[op]; }
   void dropFacts(int op, uint8_t wrong) { known[op] &= ~wrong; }
+  void addFacts(int op, uint8_t more) { known[op] |= more; }
   int size() const { return static_cast<int>(graph.ops.size()); }
 
   // Keeps what `roots` need and renumbers; the roots are updated.
   Graph finish(const std::vector<int *> &roots);
 
 private:
+  uint8_t factsOf(const Op &op) const;
+  bool takesExcept(const Op &op) const;
+
   Graph graph;
   std::vector<uint8_t> known;
   std::unordered_map<std::string, int> seen;

@@ -190,7 +190,6 @@ Tensor Elaborator::contract(Tensor left, Tensor right, const std::vector<int> &r
   Op op(OpKind::Contract, operands, {{Key::LhsLabels, maps[0]}, {Key::RhsLabels, maps[1]}});
   Tensor product = emit(std::move(op), DType::F32, axes, span, frame);
   product.labels = result;
-  product.unmasked = left.unmasked || right.unmasked;
   return product;
 }
 

@@ -81,7 +81,7 @@ std::optional<int64_t> Elaborator::constantIndex(const Value &value, const Numbe
 
 bool Elaborator::checkGatherRange(const Tensor &index, const Number &axis, Span span, Frame &frame) {
   std::optional<int64_t> size = axis.integer();
-  if (index.hasExcept || index.unmasked) {
+  if (mayBeExcept(index)) {
     report(Code::E0211, span, "an index may not hold the `except` value of the data", frame)
         .help("write where(c, y, 0)");
     return false;
@@ -160,7 +160,6 @@ Tensor Elaborator::gatherAxis(const Tensor &x, size_t axis, const Tensor &index,
   gathered.range = x.range;
   gathered.hasExcept = x.hasExcept;
   gathered.except = x.except;
-  gathered.unmasked = x.unmasked;
   return gathered;
 }
 

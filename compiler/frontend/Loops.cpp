@@ -98,7 +98,9 @@ bool Elaborator::runLoop(const ActiveLoop &loop, std::vector<Argument> args, con
           return leave(false);
         arg.value = Value::of(*filled);
       }
-      arg.value.tensor.range = joinIntervals(arg.value.tensor.range, after[i].range);
+      Tensor &state = arg.value.tensor; // no longer the data itself, which it may begin with
+      state.range = joinIntervals(openRange(state), openRange(after[i]));
+      state.hasExcept = false;
     }
   }
   std::vector<Tensor> before;
@@ -109,8 +111,20 @@ bool Elaborator::runLoop(const ActiveLoop &loop, std::vector<Argument> args, con
     state.op = emit(std::move(op), state.dtype, state.axes, span, frame).op;
     before.push_back(state);
   }
-  if (!run())
-    return leave(false);
+  // From the trip on in which a result has the `except` value of the data, the state that it feeds has it, too. The body is then checked again.
+  for (bool grows = true; grows;) {
+    const int firstLoop = loopsMade, firstBlock = blocks;
+    if (!run())
+      return leave(false);
+    grows = false;
+    for (size_t i = 0; i < states.size(); ++i)
+      if (mayBeExcept(after[i]) && !mayBeExcept(before[i])) {
+        graph->addFacts(before[i].op, FromExcept);
+        grows = true;
+      }
+    if (grows)
+      loopsMade = firstLoop, blocks = firstBlock;
+  }
   bool withBatch = false, without = false;
   for (const Tensor &carried : after)
     graph->at(carried.op).named = false; // stays f32 in `precision bf16`

@@ -51,7 +51,7 @@ const LayerItem *NameTables::find(const std::string &name, int file) const {
 namespace {
 
 struct Known {
-  enum Kind { Dim, Const, Data, Layer, Size, Parameter, Definition, Owned, Field, Index } kind = Definition;
+  enum Kind { Dim, Const, Data, Layer, Size, Parameter, Definition, Owned, Instance, Field, Index } kind = Definition;
   Span span;
   bool mentioned = false;
 };
@@ -73,11 +73,14 @@ struct Checker {
   const LayerItem *current = nullptr;
   int calls = 0;
   int layers = 0, predictLayers = 0; // called by their names alone
+  int instances = 0;                 // so are these
+  int defaults = 0;                  // calls in the default values of a layer's parameters
   std::set<std::string> told; // unknown names of this body that were reported
   bool fieldsUnknown = false; // a `train` whose data does not exist
   bool numbering = false;
   // Calls in `predict` clauses have numbers of their own: such a clause changes no draw of the training.
   bool inPredict = false;
+  bool inDefault = false;
   int predictCalls = 1 << 30;
   bool inSlot = false;                   // between the brackets of an operand
   bool inParameter = false;              // in the type of a layer's parameter
@@ -182,10 +185,26 @@ struct Checker {
     inSlot = outer;
   }
 
-  // A layer that takes nothing is called without parentheses. Two such calls draw different numbers.
+  // A layer that takes nothing, or an instance of one, is called without parentheses. Two such calls draw different numbers. They are counted apart,
+  // so that they move no number of another call.
   bool isLayer(const std::string &name) { return !body.count(name) && tables.find(name, fileId); }
-  int nextLayer() { return inPredict ? (1 << 29) + predictLayers++ : (1 << 20) + layers++; } // so that they move no number of another call
-  int nextCall() { return inPredict ? predictCalls++ : calls++; }
+  bool isInstance(const std::string &name) const {
+    auto own = body.find(name);
+    return own != body.end() && own->second.kind == Known::Instance;
+  }
+  int nextInstance() { return (1 << 27) + instances++; }
+  int nextDefault() { return (1 << 26) + defaults++; }
+  int nextLayer() { return inDefault ? nextDefault() : inPredict ? (1 << 29) + predictLayers++ : (1 << 20) + layers++; }
+  int nextCall() { return inDefault ? nextDefault() : inPredict ? predictCalls++ : calls++; }
+
+  // The name of what is called with something behind it, and so no call by itself. That of a layer takes a number of one all the same, since
+  // recorded draws have the numbers that are left.
+  void callee(const Expr &name) {
+    if (inDefault || isInstance(name.text))
+      mention(name.text, name.span);
+    else
+      expr(&name);
+  }
 
   void expr(const Expr *e) {
     if (!e)
@@ -196,14 +215,18 @@ struct Checker {
     case ExprKind::Bool:
       return;
     case ExprKind::Name:
-      if (numbering && isLayer(e->text))
+      if (numbering && isInstance(e->text))
+        tables.callNumbers[e] = nextInstance();
+      else if (numbering && isLayer(e->text))
         tables.callNumbers[e] = nextLayer();
       return mention(e->text, e->span);
     case ExprKind::Call:
       if (numbering)
         tables.callNumbers[e] = nextCall();
-      if (e->children[0]->kind == ExprKind::Index && e->children[0]->children[0]->kind == ExprKind::Name) {
-        expr(e->children[0]->children[0].get());
+      if (e->children[0]->kind == ExprKind::Name) {
+        callee(*e->children[0]);
+      } else if (e->children[0]->kind == ExprKind::Index && e->children[0]->children[0]->kind == ExprKind::Name) {
+        callee(*e->children[0]->children[0]);
         slots(e->children[0]->slots);
       } else {
         expr(e->children[0].get());
@@ -214,7 +237,10 @@ struct Checker {
         tables.callNumbers[e] = nextCall();
       else if (numbering && e->children[0]->kind == ExprKind::Name && isLayer(e->children[0]->text))
         tables.callNumbers[e] = nextLayer();
-      expr(e->children[0].get());
+      if (tables.callNumbers.count(e))
+        callee(*e->children[0]);
+      else
+        expr(e->children[0].get());
       return slots(e->slots);
     case ExprKind::Reduction:
       return reduction(e);
@@ -351,7 +377,7 @@ struct Checker {
         args(use.args);
         if (use.index)
           indexScopes.pop_back();
-        defineLater(use.name, Known::Owned);
+        defineLater(use.name, Known::Instance);
       }
       return;
     case StatementKind::Update:
@@ -413,7 +439,7 @@ struct Checker {
     for (const auto &[name, info] : scope) {
       if (info.mentioned || info.kind == Known::Field || info.kind == Known::Data) // data: Elaborator::warnUnusedData
         continue;
-      if (info.kind == Known::Owned)
+      if (info.kind == Known::Owned || info.kind == Known::Instance)
         diags.error(Code::E0104, info.span, "`" + name + "` is owned but mentioned nowhere")
             .help("remove it, or use it in a result");
       else
@@ -436,7 +462,7 @@ struct Checker {
 
   void layer(const LayerItem &item) {
     current = &item;
-    calls = layers = 0;
+    calls = layers = instances = defaults = 0;
     told.clear();
     body.clear();
     for (const SizeParameter &size : item.sizes)
@@ -449,7 +475,9 @@ struct Checker {
       if (parameter.type)
         type(*parameter.type);
       inParameter = false;
+      numbering = inDefault = true;
       expr(parameter.value.get());
+      numbering = inDefault = false;
       if (parameter.type && constants)
         diags
             .error(Code::E0301, parameter.span,
@@ -478,7 +506,7 @@ struct Checker {
   }
 
   void trainBlock(const TrainItem &item, const File &file) {
-    calls = layers = 0;
+    calls = layers = instances = 0;
     told.clear();
     body.clear();
     auto data = fileScope.find(item.data.text);

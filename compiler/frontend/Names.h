@@ -16,7 +16,7 @@ namespace cinch {
 
 struct NameTables {
   std::unordered_map<std::string, const ast::LayerItem *> preludeLayers, fileLayers; // builtins and models too
-  std::unordered_map<const ast::Expr *, int> callNumbers; // Call; Index of a random built-in without parentheses; layers called by name
+  std::unordered_map<const ast::Expr *, int> callNumbers; // Call; Index of a random built-in without parentheses; layers and instances called by name
   std::set<const ast::LayerItem *> owning;                // own parameters or states, themselves or by a `use`
   std::set<const ast::LayerItem *> recursive;             // not to be called
   std::set<std::pair<int, uint32_t>> unknown;             // places of names that were reported

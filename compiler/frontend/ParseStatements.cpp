@@ -59,7 +59,7 @@ Hint Parser::parseHint() {
   Hint hint;
   uint32_t begin = here();
   take();
-  hint.name = expectName("a hint's name: checkpoint, recompute, stage, shard or offload");
+  hint.name = expectName("a hint's name: checkpoint, recompute, stage or shard");
   if (at(TokenKind::LPar))
     hint.args = parseParenthesizedArgs("");
   hint.span = since(begin);

@@ -41,6 +41,7 @@ void Elaborator::checkPlan() {
   for (const Setting &setting : plan->settings) {
     const std::string &key = setting.key.text;
     auto reader = readers.find(key);
+    refuseExcept(setting, frame);
     if (reader == readers.end()) {
       std::vector<std::string> keys;
       for (auto &[name, each] : readers)
@@ -107,7 +108,7 @@ void Elaborator::readStageSchedule(const SettingWord &word, Frame &frame) {
 void Elaborator::readOffload(const SettingWord &word, Frame &frame) {
   if (isAuto(word))
     report(Code::E0710, word.span, "`offload auto` is not there yet", frame).help("write `offload none`");
-  else if (word.kind == SettingWord::Name && word.text == "none")
+  else if (word.kind == SettingWord::Name && word.text == "none" && !word.hasArgs)
     program.plan.offload = word.text;
   else
     report(Code::E0603, word.span, "`offload` is none or auto, but this is `" + textOf(word.span) + "`", frame);
@@ -117,7 +118,7 @@ void Elaborator::readRemat(const SettingWord &word, Frame &frame) {
   static const std::vector<std::string> remats = {"none", "all", "sqrt", "every", "marked", "cheap", "optimal", "auto"};
   bool known = word.kind == SettingWord::Name && std::find(remats.begin(), remats.end(), word.text) != remats.end();
   bool every = known && word.text == "every";
-  if (!known || word.args.size() != (every ? 1 : 0)) {
+  if (!known || word.args.size() != (every ? 1 : 0) || (every && word.args[0].name)) {
     report(Code::E0603, word.span,
            "unknown rematerialization `" + textOf(word.span) +
                "`; there are none, all, sqrt, every(N), "

@@ -78,7 +78,7 @@ void Elaborator::predictClause(const Statement &statement, Frame &frame) {
       d.help("name the results, `a, b = ..`, and predict each of them");
     return;
   }
-  if (value.tensor.unmasked) {
+  if (isFromExcept(value.tensor)) {
     checkMaskEnd(value.tensor, expr.span, frame, "a result of `predict`");
     return;
   }

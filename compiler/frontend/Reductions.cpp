@@ -240,9 +240,11 @@ Tensor Elaborator::emitReduce(ReductionOp kind, const Tensor &value, const std::
     if (!result.labels.empty())
       result.labels.erase(result.labels.begin() + axes[i]);
   }
-  result.hasExcept = result.unmasked = false;
+  result.hasExcept = false;
   if (axes.empty())
     return result;
+  if (kind == ReductionOp::Prod) // a product of elements leaves their interval
+    result.range = {};
   Op op(OpKind::Reduce, {value.op}, {{Key::Reduction, int64_t(reductionOf(kind))}, {Key::Axes, axes}});
   op.written = kind == ReductionOp::Mean ? "mean" : "";
   result.op = emit(op, value.dtype, result.axes, span, frame).op;
@@ -274,10 +276,10 @@ Value Elaborator::reduce(const Expr &expr, Tensor value, std::optional<Tensor> m
   }
   if (!mask && !checkMaskEnd(value, span, frame, "a reduction"))
     return {};
-  if (mask && mask->unmasked)
+  if (mask && mayBeExcept(*mask))
     return failure(Code::E0211, expr.where->span, "the condition itself depends on the `except` value of the data",
                    frame);
-  value.hasExcept = value.unmasked = false;
+  value.hasExcept = false;
   if (adds && value.dtype == DType::Bool) {
     value.op = emit(Op(OpKind::Cast, {value.op}), DType::F32, value.axes, span, frame).op;
     value.dtype = DType::F32;

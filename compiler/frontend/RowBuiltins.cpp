@@ -78,7 +78,6 @@ Value Elaborator::builtinAlongAxis(OpKind kind, const std::vector<Argument> &arg
   Tensor result = emit(Op(kind, {x.op}, {{Key::Axis, int64_t(*axis)}}), index ? DType::I32 : DType::F32, axes, span, frame);
   if (index)
     result.range = Interval::below(static_cast<int64_t>(x.axes[*axis].real));
-  result.unmasked = x.unmasked;
   return Value::of(result);
 }
 
@@ -131,7 +130,7 @@ Value Elaborator::builtinCrossEntropy(const std::vector<Argument> &args, Span sp
     d.help(y.tensor.range.known ? "" : "declare the labels `below " + formOf(x.axes[*axis], dims) + "`");
     return {};
   }
-  if (y.tensor.unmasked)
+  if (isFromExcept(y.tensor))
     return failure(Code::E0211, taken[1]->span, "these labels were computed from data that may hold its `except` value",
                    frame);
   if (graph->at(x.op).kind == OpKind::Softmax)
@@ -147,9 +146,7 @@ Value Elaborator::builtinCrossEntropy(const std::vector<Argument> &args, Span sp
                      frame);
     op.set(Key::Smooth, smooth.number.real);
   }
-  Tensor result = emit(std::move(op), DType::F32, axes, span, frame);
-  result.unmasked = y.tensor.hasExcept || x.unmasked;
-  return Value::of(result);
+  return Value::of(emit(std::move(op), DType::F32, axes, span, frame));
 }
 
 // Arguments against a built-in's signature, by the rules of a layer's.

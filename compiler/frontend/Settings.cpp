@@ -16,6 +16,16 @@ bool Elaborator::oneWord(const Setting &setting, const char *form, Frame &frame)
   return false;
 }
 
+// The first `clip norm` or `clip value`.
+static const Setting *firstClip(const TrainItem &train, const std::string &kind) {
+  for (const Statement &statement : train.clauses) {
+    const Setting &setting = statement.setting;
+    if (statement.kind == StatementKind::Setting && setting.key.text == "clip" && !setting.words.empty() && setting.words[0].text == kind)
+      return &setting;
+  }
+  return nullptr;
+}
+
 void Elaborator::readClip(const Setting &setting, Frame &frame) {
   if (!oneWord(setting, "clip norm(x) or clip value(x)", frame))
     return;
@@ -31,7 +41,9 @@ void Elaborator::readClip(const Setting &setting, Frame &frame) {
     report(Code::E0603, word.span, "`" + word.text + "` takes one number", frame);
     return;
   }
-  if (std::optional<Number> number = settingNumber(*word.args[0].value, word.text, Range{Range::Positive}, frame))
+  if (const Setting *first = firstClip(*train, word.text); first != &setting)
+    report(Code::E0603, setting.span, "`clip " + word.text + "` is given twice", frame).label(first->span, "first here").help("leave one of them out");
+  else if (std::optional<Number> number = settingNumber(*word.args[0].value, word.text, Range{Range::Positive}, frame))
     (norm ? program.train.clipNorm : program.train.clipValue) = number->real;
 }
 
@@ -219,7 +231,11 @@ std::map<std::string, Span> Elaborator::readKeys(Frame &frame) {
       report(Code::E0603, setting.span, "`" + name + "` is given twice", frame).label(first->second, "first here");
       continue;
     }
-    (this->*key->second.read)(setting, frame);
+    refuseExcept(setting, frame);
+    if (setting.key.hasArgs && name != "freeze")
+      report(Code::E0603, setting.key.span, "`" + name + "` itself has nothing in parentheses", frame).help("its values stand behind it");
+    else
+      (this->*key->second.read)(setting, frame);
   }
   return seen;
 }

@@ -177,7 +177,7 @@ Value Elaborator::builtinReshape(const std::vector<Argument> &sizes, bool dots, 
   Tensor result = x;
   result.axes = axes;
   if (axes.size() == x.axes.size()) {
-    bool same = true;
+    bool same = from == to; // of one example, the batch axis may change its place among axes of size 1
     for (size_t i = 0; i < axes.size(); ++i)
       same &= axes[i].integer() == x.axes[i].integer();
     if (same)
@@ -207,6 +207,8 @@ Value Elaborator::builtinConcat(const std::vector<Argument> &args, Span span, Fr
   if (!axis)
     return {};
   Tensor result = first;
+  result.range = openRange(first);
+  result.hasExcept = false;
   Op op(OpKind::Concat, {first.op}, {{Key::Axis, int64_t(*axis)}});
   for (size_t p = 1; p < parts.size(); ++p) {
     const Tensor &next = parts[p]->value.tensor;
@@ -228,13 +230,8 @@ Value Elaborator::builtinConcat(const std::vector<Argument> &args, Span span, Fr
     if (!sum)
       return failure(Code::E0206, span, "the sum of the sizes is too large", frame);
     result.axes[*axis] = *sum;
-    result.range = joinIntervals(result.range, next.range);
-    result.unmasked |= next.unmasked || next.hasExcept;
+    result.range = joinIntervals(result.range, openRange(next));
     op.operands.push_back(next.op);
-  }
-  if (first.hasExcept) {
-    result.hasExcept = false;
-    result.unmasked = true;
   }
   result.op = emit(std::move(op), first.dtype, result.axes, span, frame).op;
   return Value::of(result);

@@ -28,6 +28,8 @@ void Elaborator::startTrain(Frame &frame) {
       tensor.range = Interval::below(field.below);
     tensor.hasExcept = field.hasExcept;
     tensor.except = field.except;
+    if (field.hasExcept)
+      graph->addFacts(tensor.op, FromExcept);
     binding.value = Value::of(tensor);
     frame.names[field.name] = binding;
   }
@@ -162,9 +164,7 @@ void Elaborator::elaborateEvaluation() {
       if (batchAxis(tensor.axes) >= 0) {
         report(Code::E0606, expr.span, "a metric has no batch axis, but `" + name + "` is " + typeOf(tensor), frame)
             .help("reduce it, mean[" + dims[batchDim].name + "] " + textOf(expr.span));
-      } else if (tensor.unmasked) {
-        checkMaskEnd(tensor, expr.span, frame, "a metric");
-      } else {
+      } else if (checkMaskEnd(tensor, expr.span, frame, "a metric")) {
         op = tensor.op;
         if (tensor.dtype != DType::F32) {
           op = emit(Op(OpKind::Cast, {op}), DType::F32, tensor.axes, expr.span, frame).op;

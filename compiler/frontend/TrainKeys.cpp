@@ -106,6 +106,17 @@ std::vector<int> Elaborator::matchPath(bool isString, const std::string &text, S
   return found;
 }
 
+// Takes the parameters of a path behind `except` out of those that are named before it.
+void Elaborator::leaveOut(std::vector<int> &named, const Path &path, Frame &frame) {
+  std::vector<int> spared = matchPath(path.isString, path.text, path.span, frame);
+  size_t before = named.size();
+  auto isSpared = [&](int parameter) { return std::find(spared.begin(), spared.end(), parameter) != spared.end(); };
+  named.erase(std::remove_if(named.begin(), named.end(), isSpared), named.end());
+  if (parametersFixed && !spared.empty() && named.size() == before)
+    report(Code::E0607, path.span, "`except` leaves out some of the parameters before it, but `" + path.text + "` is none of these", frame)
+        .help("take it away, or name it before `except`");
+}
+
 std::vector<int> Elaborator::matchPaths(const std::vector<Arg> &args, Frame &frame) {
   std::vector<int> found;
   for (const Arg &arg : args) {
@@ -113,10 +124,33 @@ std::vector<int> Elaborator::matchPaths(const std::vector<Arg> &args, Frame &fra
       report(Code::E0607, arg.span, "a parameter is a name or a string, but this is `" + textOf(arg.span) + "`", frame);
       continue;
     }
-    for (int parameter : matchPath(arg.value->kind == ExprKind::String, arg.value->text, arg.span, frame))
-      found.push_back(parameter);
+    std::vector<int> named = matchPath(arg.value->kind == ExprKind::String, arg.value->text, arg.value->span, frame);
+    const bool any = !named.empty();
+    for (const Path &path : arg.except)
+      leaveOut(named, path, frame);
+    if (parametersFixed && any && named.empty())
+      report(Code::E0607, arg.span, "`except` leaves no parameter over", frame).help("name fewer behind `except`");
+    found.insert(found.end(), named.begin(), named.end());
   }
   return found;
+}
+
+// `except` leaves out parameters. Where none are named, nothing would come of it.
+void Elaborator::refuseExcept(const Arg &arg, Code code, Frame &frame) {
+  if (!arg.except.empty())
+    report(code, join(arg.except.front().span, arg.except.back().span), "`except` leaves out parameters, and none are named here", frame)
+        .help("it stands behind the optimizer's `decay`, and behind the parameters of `on` and `freeze`");
+}
+
+void Elaborator::refuseExcept(const Setting &setting, Frame &frame) {
+  const std::string &key = setting.key.text;
+  for (const Arg &arg : setting.key.args)
+    if (key != "freeze")
+      refuseExcept(arg, Code::E0603, frame);
+  for (const SettingWord &word : setting.words)
+    for (const Arg &arg : word.args)
+      if (key != "optimizer" || (word.text != "on" && arg.name.text != "decay"))
+        refuseExcept(arg, Code::E0603, frame);
 }
 
 // The option that was meant, or all that there are.
@@ -154,8 +188,6 @@ bool Elaborator::readOptions(const std::string &what, const SettingWord &word,
       report(Code::E0603, arg.name.span, "`" + arg.name.text + "` is given twice", frame);
       good = false;
     } else {
-      if (!arg.except.empty() && arg.name.text != "decay")
-        report(Code::E0603, arg.span, "`except` stands behind `decay` only", frame);
       reader->second(arg);
     }
   }
@@ -241,7 +273,8 @@ void Elaborator::readOptimizer(const Setting &setting, Frame &frame) {
   program.train.optimizers.push_back(optimizer);
   bool on = setting.words.size() == 2 && setting.words[1].kind == SettingWord::Name && setting.words[1].text == "on";
   if (setting.words.size() > 1 && !on) {
-    report(Code::E0603, setting.words[1].span, "unexpected `" + textOf(setting.words[1].span) + "`", frame)
+    const SettingWord &unexpected = setting.words[setting.words.size() > 2 && setting.words[1].text == "on" ? 2 : 1];
+    report(Code::E0603, unexpected.span, "unexpected `" + textOf(unexpected.span) + "`", frame)
         .help("write optimizer .. on (p) to choose parameters");
     return;
   }

@@ -43,6 +43,10 @@ Interval joinIntervals(Interval a, Interval b) {
   return a.known && b.known ? Interval::of(std::min(a.low, b.low), std::max(a.high, b.high)) : Interval();
 }
 
+Interval openRange(const Tensor &tensor) {
+  return tensor.hasExcept ? joinIntervals(tensor.range, Interval::of(tensor.except, tensor.except)) : tensor.range;
+}
+
 std::string intervalText(Interval interval) {
   if (!interval.known)
     return "any i32";

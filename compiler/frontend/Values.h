@@ -36,8 +36,8 @@ struct Tensor {
   Interval range;          // i32
   bool hasExcept = false;  // data declared `below N except v`: v may occur too
   int64_t except = 0;
-  bool unmasked = false; // computed from such data: a reduction needs a `where`
 };
+Interval openRange(const Tensor &); // the interval with the exceptional value of the data in it
 
 struct Distribution {
   enum Kind {

@@ -89,7 +89,8 @@ Value Elaborator::builtinWeight(const std::vector<Argument> &args, Span span, Fr
   if (program.parameters[found].state)
     return failure(Code::E0607, taken[0]->span, "`" + path.text + "` is a state, not a parameter", frame);
   Op op(OpKind::Parameter, {}, {{Key::Index, int64_t(found)}});
-  return Value::of(emit(std::move(op), DType::F32, parameterAxes[found], span, frame));
+  Value weight = Value::of(emit(std::move(op), DType::F32, parameterAxes[found], span, frame));
+  return frame.index ? requireScalar(std::move(weight), span, frame) : weight; // what is indexed is read outside of index notation
 }
 
 } // namespace cinch

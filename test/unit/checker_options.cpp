@@ -170,6 +170,39 @@ static void draws() {
   expect(sorted(keys(outcome.program->prediction)) == sorted(uniform), "prediction draws with the same keys");
 }
 
+// An instance that is called by its name alone draws numbers of its own in every place, and moves no number of another call.
+static void drawsOfBareInstances() {
+  Outcome outcome = compile(model("  use l = linear[D], n = noise[D]\n  return l(noisy(x)) + (n - n)\n", plain) +
+                            "layer noise[N]() -> f32[B, N] { return random_normal[B, N] }\n");
+  expect(outcome.program.has_value(), "draws of instances: " + outcome.messages);
+  if (!outcome.program)
+    return;
+  const uint64_t bare = 1 << 27;
+  // train: cross_entropy is call 0, net 1. net: l 0, noisy 1. noisy: random_uniform 0, dropout 1. dropout: where 0, random_bool 1.
+  std::vector<uint64_t> all = {keyOf({1, 1, 0}), keyOf({1, 1, 1, 1}), keyOf({1, bare, 0}), keyOf({1, bare + 1, 0})};
+  std::vector<uint64_t> step = keys(outcome.program->step);
+  std::sort(all.begin(), all.end());
+  std::sort(step.begin(), step.end());
+  expect(step == all, "instances without arguments draw by the number of their place");
+}
+
+// So do the default values of a layer's parameters.
+static void drawsOfDefaults() {
+  Outcome outcome = compile(model("  use l = linear[D]\n  return both(l(x))\n", plain) +
+                    "layer both(x: f32[B, D], a: f32[B, D] = random_normal[B, D], b: f32[B, D] = again) -> f32[B, D] { return x + a - b + random_normal[B, D] }\n"
+                    "layer again() -> f32[B, D] { return random_normal[B, D] }\n");
+  expect(outcome.program.has_value(), "draws of defaults: " + outcome.messages);
+  if (!outcome.program)
+    return;
+  const uint64_t given = 1 << 26;
+  // train: cross_entropy is call 0, net 1. net: both 0. both: random_normal 0; again: random_normal 0.
+  std::vector<uint64_t> all = {keyOf({1, 0, 0}), keyOf({1, 0, given}), keyOf({1, 0, given + 1, 0})};
+  std::vector<uint64_t> step = keys(outcome.program->step);
+  std::sort(all.begin(), all.end());
+  std::sort(step.begin(), step.end());
+  expect(step == all, "default values draw by the number of their place");
+}
+
 static void equalCalls() {
   Outcome two = compile(model(
       linear, "  a = random_uniform[B]\n  b = random_uniform[B]\n  loss = mean[B] (cross_entropy(net(x), y) + a - b + "
@@ -235,6 +268,8 @@ int main() {
   overrides();
   byteOrderMark();
   draws();
+  drawsOfBareInstances();
+  drawsOfDefaults();
   equalCalls();
   namesOfResults();
   existence();
