@@ -39,6 +39,19 @@ def read_idx(path):
     return np.frombuffer(data, np.uint8, offset=4 + 4 * data[3]).reshape(axes)
 
 
+def sixteen_bits(Image):
+    """Of 16 bits the upper 8 count, in gray and, as Pillow reads them, in coloured pictures."""
+    folder, out = programs.FOLDER / "deep", programs.FOLDER / "deep-data"
+    (folder / "scans").mkdir(parents=True)
+    values = np.arange(0, 65536, 1024).reshape(8, 8) + 300
+    Image.fromarray(values.astype(np.uint16)).save(folder / "scans/deep.png")
+    upper = (values // 256).astype(np.uint8)
+    for flags, channels in (((), 3), (("--gray",), 1)):
+        tool(folder, out, "--size", "8", "--hold-out", "0", *flags)
+        images = read_idx(out / "train-images").reshape(channels, 8, 8)
+        verdicts.expect((images == upper).all(), "16 bits: %s instead of %s" % (images[0, :2], upper[:2]))
+
+
 def main():
     try:
         from PIL import Image
@@ -73,6 +86,7 @@ def main():
     verdicts.expect((programs.FOLDER / "run/final.safetensors").read_bytes() == (programs.FOLDER / "small/final.safetensors").read_bytes(),
                     "drawn pictures: another plan gives other bits")
 
+    sixteen_bits(Image)
     said = tool(pictures, programs.FOLDER / "gray", "--size", "5", "--gray", "--hold-out", "0")
     verdicts.expect(read_idx(programs.FOLDER / "gray/train-images").shape == (30, 5, 5) and "valid" not in said, said)
     (pictures / "cats/broken.png").write_bytes(b"\x89PNG no")

@@ -1,13 +1,15 @@
 #!/usr/bin/python3
 """Exported PyTorch programs become .cinch programs: the logits that `predict` gives of them are PyTorch's in eval mode, within 1e-4 of the largest.
 
-The graphs of some small models are stored in test/importer, with inputs and PyTorch's logits, and run without PyTorch. With --torch the test is
-run by a Python that has it: all models of test/importer/models.py are exported, saved, and imported by `python -m cinch_import`; refusals; and
-the three lines by which a result is read back in PyTorch. --store writes the stored graphs anew.
+The graphs of some small models are stored in test/importer, with inputs and PyTorch's logits, and run without PyTorch. So are the graphs of
+test/importer/by_hand.py, small things that an importer may get wrong without a word; what they compute is said there in NumPy. With --torch the test
+is run by a Python that has it: all models of test/importer/models.py and odd.py are exported, saved, and imported by `python -m cinch_import`;
+refusals; and the three lines by which a result is read back in PyTorch. --store writes the stored graphs anew.
 """
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import zipfile
@@ -19,26 +21,28 @@ import programs
 ROOT = programs.HERE.parent.parent
 STORED = ROOT / "test/importer"
 sys.path[:0] = [str(ROOT / "tools"), str(STORED)]
+import by_hand  # noqa: E402  (found through the line above)
+
 STORE = ("mlp", "gpt2_by_hand", "bert", "lstm", "unet", "conv_text", "padded_causal")
 verdicts = programs.Verdicts()
 
 
-def run(name, source, arrays, logits):
-    """Compiles, starts from the weights, predicts; an unseen label is made up."""
+def run(name, source, arrays, *logits):
+    """Compiles, starts from the weights, predicts all that the model returns; an unseen label is made up."""
     folder = source.parent
     text = source.read_text()
-    fields = text[text.index("-> (") : text.index("\n", text.index("-> ("))]
-    label = next(word for word in ("y", "target", "label") if word not in arrays)
-    whole = "%s: i32" % label in fields
-    shape = logits.shape[:-1] if whole else logits.shape
-    np.savez(folder / "train.npz", **arrays, **{label: np.zeros(shape, np.int32 if whole else np.float32)})
+    label, kind, axes = re.search(r"(\w+): (f32|i32)\[([^\]]*)\](?: below \d+)?\s*\)\n", text).groups()
+    shape = [len(logits[0]) if size == "B" else int(size) for size in axes.split(", ")]
+    np.savez(folder / "train.npz", **arrays, **{label: np.zeros(shape, np.int32 if kind == "i32" else np.float32)})
     exe = programs.compiled(source, name + "-exe")
     out = folder / "out"
     programs.call([exe, "--data", folder, "--out", out, "--steps", "0", "--quiet"])
     programs.call([exe, "predict", "--on", "train", "--data", folder, "--out", out])
-    got = np.load(out / "predict/train/out.npy")
-    far = np.abs(got - logits).max() / np.abs(logits).max() if got.shape == logits.shape else np.inf
-    verdicts.expect(far < 1e-4, "%s: logits are off by %.2g of the largest" % (name, far))
+    for number, wanted in enumerate(logits, 1):
+        result = "out%d" % number if number > 1 else "out"
+        got = np.load(out / "predict/train" / (result + ".npy"))
+        far = np.abs(got - wanted).max() / np.abs(wanted).max() if got.shape == wanted.shape else np.inf
+        verdicts.expect(far < 1e-4, "%s: `%s` is off by %.2g of the largest (%s, %s)\n%s" % (name, result, far, got.shape, wanted.shape, text))
     programs.call([exe, "--data", folder, "--out", folder / "trained", "--steps", "3", "--quiet"])
     verdicts.expect(programs.call([programs.CINCH, "fmt", "--check", source], allowed=(0, 1)).returncode == 0, "%s: not formatted" % name)
     return exe, folder, text
@@ -60,9 +64,45 @@ def stored(name):
         inputs = {key: arrays[key] for key in arrays.files if key != "logits"}
         _, _, text = run(name, source, inputs, arrays["logits"])
     wanted = {"gpt2_by_hand": ["repeat 3 gpt_block", "linear[72]", "layer_norm"], "unet": ["conv_transpose[8, 2, 2]", "resize_bilinear[2]"],
-              "lstm": ["= lstm[12]"], "mlp": ["batch_norm(group = B)", "gelu("], "bert": ["repeat 2 bert_layer"], "padded_causal": ["repeat 2 transformer_encoder_layer", "attend("]}
+              "lstm": ["= lstm[12]"], "mlp": ["batch_norm(group = B)", "gelu("], "bert": ["repeat 2 bert_layer"],
+              "padded_causal": ["repeat 2 transformer_encoder_layer", "attend("]}
     for words in wanted.get(name, []):
         verdicts.expect(words in text, "%s: no `%s` in\n%s" % (name, words, text))
+
+
+def written(name, graph):
+    """A graph by hand, as the file that `--store` writes."""
+    file = programs.FOLDER / (name + ".json")
+    file.write_text(json.dumps(graph.data()))
+    np.savez(file.with_suffix(".npz"), **graph.weights)
+    return file
+
+
+def graphs_by_hand():
+    for make in by_hand.ACCEPTED:
+        graph = make()
+        source, _ = imported(make.__name__, written(make.__name__, graph))
+        if source.exists():
+            run(make.__name__, source, graph.arrays(), *graph.expected())
+    for make in by_hand.REFUSED:
+        graph, words = make()
+        _, said = imported(make.__name__, written(make.__name__, graph), code=1)
+        verdicts.expect(all(word in said for word in words) and "Traceback" not in said, "%s: %s" % (make.__name__, said))
+
+
+def ends_with_a_message():
+    """What the compiler does not take is said; so is where nothing can be written, and a fault of the importer itself."""
+    graph, _ = by_hand.start(6)
+    graph.give("x")
+    _, said = imported("no_parameter", written("no_parameter", graph), code=1)
+    verdicts.expect("E0605" in said and "the compiler does not take it" in said and "parameters in" not in said, said)
+    _, said = imported("nowhere", STORED / "mlp.json", "-o", programs.FOLDER / "no folder/net.cinch", code=1)
+    verdicts.expect("cinch_import: " in said and "no folder/net.cinch" in said and "Traceback" not in said, said)
+    broken = programs.FOLDER / "broken.json"
+    broken.write_text("{}")
+    np.savez(broken.with_suffix(".npz"))
+    _, said = imported("broken", broken, code=70)
+    verdicts.expect("a fault of cinch_import" in said and "Traceback" not in said, said)
 
 
 def refused_without_torch():
@@ -117,6 +157,32 @@ def with_torch():
         keep[name] = run(name, source, arrays, logits), module, inputs
     read_back(*keep["llama"])
     refusals(models, torch)
+    odd_ones(models, torch)
+
+
+def odd_ones(models, torch):
+    """Each computes what PyTorch computes, or is refused by what it is. The graphs go through files of `--store`, which are read without PyTorch."""
+    import odd
+    from cinch_import.graph import Refused, from_exported, store
+
+    for name, module, inputs, words in odd.odd():
+        exported = models.export(module, inputs)
+        file = programs.FOLDER / (name + ".json")
+        try:
+            graph = from_exported(exported)
+        except Refused as refusal:
+            verdicts.expect(words and words in str(refusal), "%s: %s" % (name, refusal))
+            continue
+        store(graph, file)
+        source, said = imported(name, file, code=1 if words else 0)
+        if words:
+            verdicts.expect(words in said and "Traceback" not in said, "%s: %s" % (name, said))
+        elif source.exists():
+            with torch.no_grad():
+                results = module.eval()(*inputs)
+            arrays = {each["name"]: tensor.numpy() for each, tensor in zip(graph.inputs, inputs)}
+            results = list(results.values()) if isinstance(results, dict) else results if isinstance(results, tuple) else [results]
+            run(name, source, arrays, *(each.numpy() for each in results))
 
 
 def read_back(result, module, inputs):
@@ -182,6 +248,8 @@ def main():
         return
     for name in STORE:
         stored(name)
+    graphs_by_hand()
+    ends_with_a_message()
     refused_without_torch()
 
 

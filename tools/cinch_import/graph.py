@@ -7,37 +7,11 @@ import json
 import sys
 import zipfile
 
+from .memory import Memory
+from .node import Node, Refused
+
 HOW_TO_EXPORT = ("program = torch.export.export(model.train(), (x,), dynamic_shapes=({0: torch.export.Dim(\"batch\", min=2)},)) exports one, "
                  "with a {0: ..} for each input")
-
-
-class Refused(Exception):
-    """The program holds something that has no counterpart; the message is for people."""
-
-
-class Node:
-    def __init__(self, data):
-        self.name, self.op = data["name"], data["op"]
-        self.args, self.kwargs = data.get("args", []), data.get("kwargs", {})
-        self.out = data["out"]  # {"shape", "dtype"}, a list of them, or None
-        self.stack = [tuple(entry) for entry in data.get("stack", [])]  # (key of the call, path, class)
-
-    def reads(self):
-        found = []
-
-        def walk(value):
-            if isinstance(value, dict):
-                if "node" in value:
-                    found.append(value["node"])
-            elif isinstance(value, list):
-                for each in value:
-                    walk(each)
-
-        walk(self.args)
-        walk(list(self.kwargs.values()))
-        return found
-
-
 SHAPES = ("view", "reshape", "expand", "unsqueeze", "squeeze", "contiguous", "clone", "_unsafe_view", "to")  # the same numbers in another shape
 
 
@@ -50,34 +24,40 @@ class Graph:
         self.nodes = [Node(each) for each in data["nodes"]]
         for each in self.inputs:
             is_read = any(each["name"] in node.reads() for node in self.nodes)
-            if is_read and (not each["shape"] or not isinstance(each["shape"][0], dict)):
+            if is_read and any(isinstance(size, dict) for size in each["shape"][1:]):
+                raise Refused("an axis of input `%s` besides axis 0 is dynamic; only the batch may be: %s" % (each["name"], HOW_TO_EXPORT))
+            if is_read and (not each["shape"] or each["shape"][0] != {"B": 1}):
                 raise Refused("axis 0 of input `%s`, of shape %s, is not dynamic, and the batch has to be: %s"
                               % (each["name"], [size if not isinstance(size, dict) else "batch" for size in each["shape"]], HOW_TO_EXPORT))
         self._settle()
 
     def _settle(self):
         """Who reads a value that was changed in place reads the new one; what no output needs goes."""
-        now = {}
-
+        now, memory = {}, Memory(self)
         for node in self.nodes:
             node.args = _followed(node.args, now)
             node.kwargs = {key: _followed(value, now) for key, value in node.kwargs.items()}
-            name = node.op.split(".")[1] if node.op.startswith("aten.") else ""
-            if name.endswith("_") and not name.startswith("_") and node.args and isinstance(node.args[0], dict):
-                old = node.args[0]["node"]
-                now = {key: node.name if value == old else value for key, value in now.items()}
-                now[old] = node.name
+            changed = node.changes()
+            memory.add(node, changed)
+            if changed is not None:
+                now = {key: node.name if value == changed else value for key, value in now.items()}
+                now[changed] = node.name
         self.outputs = [now.get(name, name) for name in self.outputs]
+        memory.check(self._needed(), self.outputs)
         self._padding()
         now = {}
         self._unite(now)
         self.outputs = [now.get(name, name) for name in self.outputs]
-        needed, kept = set(self.outputs), []
+        needed = self._needed()
+        self.nodes = [node for node in self.nodes if node.name in needed]
+
+    def _needed(self):
+        """The names of what the outputs are computed from."""
+        needed = set(self.outputs)
         for node in reversed(self.nodes):
             if node.name in needed:
-                kept.append(node)
                 needed.update(node.reads())
-        self.nodes = kept[::-1]
+        return needed
 
     def _padding(self):
         """Padding masks: PyTorch makes numbers of them, 0 and -inf, which are added to the scores. The condition itself goes to attention, as
@@ -95,7 +75,7 @@ class Graph:
             """The node whose true elements are the keys that are hidden; `last`: how many keys there are."""
             while base(node) in SHAPES and node.out["shape"][-1:] == [last]:
                 node = named(node.args[0])
-            if base(node) != "masked_fill" or node.args[2] != float("-inf") or base(named(node.args[0])) not in ("zeros", "zeros_like"):
+            if base(node) != "masked_fill" or node.args[2:] != [float("-inf")] or base(named(node.args[0])) not in ("zeros", "zeros_like"):
                 return None
             hidden = named(node.args[1])
             return hidden if hidden and hidden.out["dtype"] == "bool" and hidden.out["shape"] == [{"B": 1}, last] else None
@@ -225,8 +205,11 @@ def from_exported(program):
             target = str(node.target) if not callable(node.target) or "aten" in str(node.target) else node.target.__name__
             stack = [[key, path, cls if isinstance(cls, str) else cls.__module__ + "." + cls.__qualname__]
                      for key, (path, cls) in node.meta.get("nn_module_stack", {}).items() if not key.startswith("_empty")]
+            written = [each.name for each in getattr(getattr(node.target, "_schema", None), "arguments", []) if each.alias_info and each.alias_info.is_write]
             data["nodes"].append({"name": node.name, "op": target, "args": _plain(list(node.args)),
                                   "kwargs": {key: _plain(each) for key, each in node.kwargs.items()}, "out": _plain_type(value), "stack": stack})
+            if written and Node(data["nodes"][-1]).changes() is None:
+                raise Refused("`%s` changes its argument `%s` in place%s" % (target, written[0], Node(data["nodes"][-1]).place()))
         elif node.op == "output":
             found = []
 

@@ -1,6 +1,9 @@
 """Operations that own parameters: layers of the library where they are the same, else the parameters and a built-in."""
-from .graph import Refused
-from .ops import OPS, axis_of, one, op
+import re
+
+from .node import Refused
+from .ops import axis_of, kept, op
+from .pictures import one
 from .values import ATOM, PRODUCT, SUM, Value, is_batch, letters, number_text
 
 
@@ -27,9 +30,7 @@ def part(layer, node, text, members):
 
 
 def called(local, x, shape):
-    value = Value("%s(%s)" % (local, x.text), shape, "f32")
-    value.merged = x.merged
-    return value
+    return Value("%s(%s)" % (local, x.text), shape, "f32", merged=x.merged)
 
 
 def with_options(name, **options):
@@ -37,8 +38,9 @@ def with_options(name, **options):
     return name + ("(%s)" % ", ".join(words) if words else "")
 
 
-@op("linear")
+@op("linear", merged=True)
 def linear(e, n, x, weight=None, bias=None):
+    axis_of(x, -1)
     raw = n.args + [None] * (3 - len(n.args))
     out = e.stored_shape(raw[1])[0]
     local = part(e, n, with_options("linear[%d]" % out, with_bias="false" if raw[2] is None else None), [("weight", raw[1]), ("bias", raw[2])])
@@ -48,23 +50,23 @@ def linear(e, n, x, weight=None, bias=None):
     value = Value("%s @ %s'" % (x.inside(PRODUCT), weight.inside(ATOM)), x.shape[:-1] + [out], "f32", PRODUCT)
     if bias is not None:
         value = Value("%s + %s" % (value.text, bias.inside(SUM + 1)), value.shape, "f32", SUM)
-    value.merged = x.merged
-    return value
+    return value.with_merged(x.merged)
 
 
-@op("embedding")
+@op("embedding", merged=True)
 def embedding(e, n, weight, ids, *rest, **more):
     rows, columns = e.stored_shape(n.args[0])
     local = part(e, n, "embedding[%d, %d]" % (rows, columns), [("weight", n.args[0])])
     ids = e.get(n.args[1])
     shape = ids.shape + [columns]
     if local:
-        return Value("%s(%s)" % (local, ids.text), shape, "f32")
-    return Value("%s[%s]" % (e.get(n.args[0]).text, ids.text), shape, "f32")
+        return called(local, ids, shape)
+    return Value("%s[%s]" % (e.get(n.args[0]).text, ids.text), shape, "f32", merged=ids.merged)
 
 
-@op("layer_norm")
+@op("layer_norm", merged=True)
 def layer_norm(e, n, x, axes, weight=None, bias=None, eps=1e-5, *rest):
+    axis_of(x, -1)
     raw = n.args + [None] * (4 - len(n.args))
     if len(axes) != 1 or raw[2] is None or raw[3] is None:
         raise Refused("a layer norm over %d axes or without parameters" % len(axes))
@@ -74,8 +76,9 @@ def layer_norm(e, n, x, axes, weight=None, bias=None, eps=1e-5, *rest):
     return called(local, x, x.shape)
 
 
-@op("rms_norm")
+@op("rms_norm", merged=True)
 def rms_norm(e, n, x, axes, weight=None, eps=None):
+    axis_of(x, -1)
     if len(axes) != 1 or len(n.args) < 3 or n.args[2] is None:
         raise Refused("an rms norm over %d axes or without parameters" % len(axes))
     eps = 1.1920928955078125e-07 if eps is None else eps
@@ -85,10 +88,12 @@ def rms_norm(e, n, x, axes, weight=None, eps=None):
     return called(local, x, x.shape)
 
 
-@op("group_norm")
+@op("group_norm", merged=True)
 def group_norm(e, n, x, groups, weight=None, bias=None, eps=1e-5, *rest):
-    if x.rank != 4 or len(n.args) < 4 or n.args[2] is None:
-        raise Refused("a group norm of %d axes" % x.rank)
+    if x.rank - x.merged != 3:
+        raise Refused("a group norm of %d axes" % (x.rank - x.merged + 1))
+    if len(n.args) < 4 or None in n.args[2:4]:
+        raise Refused("a group norm without parameters")
     local = part(e, n, with_options("group_norm[%d]" % groups, eps=eps if eps != 1e-5 else None), [("weight", n.args[2]), ("bias", n.args[3])])
     if not local:
         raise Refused("a group norm whose parameters are read elsewhere")
@@ -101,16 +106,25 @@ def batch_norm(e, n, x, weight, bias, mean, variance, training, momentum, eps, *
     members = list(zip(("weight", "bias", "running_mean", "running_var"), n.args[1:5]))
     if any(arg is None for _, arg in members):
         raise Refused("a batch norm without parameters or running statistics")
+    if not is_batch(x.shape[0]):
+        raise Refused("a batch norm whose first axis is not that of the examples")
     local = part(e, n, options, members)
     if not local:
         raise Refused("a batch norm whose parameters are read elsewhere")
     return called(local, x, x.shape)
 
 
-@op("conv2d", "conv1d")
+def of_pictures(n, x):
+    """Examples, channels, and one or two axes of places."""
+    if x.rank - x.merged != (3 if "2d" in n.op else 2):
+        raise Refused("`%s` of %d axes" % (n.op, x.rank - x.merged + 1))
+
+
+@op("conv2d", "conv1d", merged=True)
 def conv(e, n, x, weight=None, bias=None, stride=1, padding=0, dilation=1, groups=1):
+    of_pictures(n, x)
     raw = n.args + [None] * (3 - len(n.args))
-    shape = e.stored_shape(raw[1])
+    shape, out = e.stored_shape(raw[1]), kept(x, n.out["shape"])
     if isinstance(padding, str):
         if padding != "valid" and (one(e, n, stride, "strides") != 1 or any(k % 2 == 0 for k in shape[2:])):
             raise Refused("`%s` with padding `%s`" % (n.op, padding))
@@ -127,10 +141,10 @@ def conv(e, n, x, weight=None, bias=None, stride=1, padding=0, dilation=1, group
             sizes.append("g = %d" % groups)
         local = part(e, n, with_options("conv[%s]" % ", ".join(sizes), with_bias="false" if raw[2] is None else None), [("weight", raw[1]), ("bias", raw[2])])
         if local:
-            return called(local, x, n.out["shape"])
+            return called(local, x, out)
     weight, bias = e.get(raw[1]), e.get(raw[2])
     words = [x.text, weight.text] + ["%s = %d" % (key, value) for key, value, usual in (("stride", s, 1), ("pad", p, 0), ("dilate", d, 1), ("groups", groups, 1)) if value != usual]
-    return add_channels(e, n, Value("%s(%s)" % (n.op.split(".")[1], ", ".join(words)), n.out["shape"], "f32"), bias)
+    return add_channels(e, n, Value("%s(%s)" % (n.op.split(".")[1], ", ".join(words)), out, "f32", merged=x.merged), bias)
 
 
 def add_channels(e, n, value, bias):
@@ -139,33 +153,38 @@ def add_channels(e, n, value, bias):
     value, bias = e.named(value), e.named(bias)
     names = letters(value.shape)
     channel = names[-3] if "2d" in n.op else names[-2]
-    return e.by_index(value.shape, "f32", names, "%s[%s] + %s[%s]" % (value.text, ", ".join(names), bias.text, channel))
+    return e.by_index(value.shape, "f32", names, "%s[%s] + %s[%s]" % (value.text, ", ".join(names), bias.text, channel)).with_merged(value.merged)
 
 
-@op("conv_transpose2d", "conv_transpose1d")
+@op("conv_transpose2d", "conv_transpose1d", merged=True)
 def conv_transpose(e, n, x, weight=None, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
+    of_pictures(n, x)
     raw = n.args + [None] * (3 - len(n.args))
-    shape = e.stored_shape(raw[1])
+    shape, out = e.stored_shape(raw[1]), kept(x, n.out["shape"])
     s, p = one(e, n, stride, "strides"), one(e, n, padding, "paddings")
     if one(e, n, output_padding, "paddings of the output") or groups != 1 or one(e, n, dilation, "dilations") != 1:
         raise Refused("`%s` with groups, dilation or padding of its output" % n.op)
     if "2d" in n.op and shape[2] == shape[3] and p == 0 and raw[2] is not None:
         local = part(e, n, "conv_transpose[%d, %d%s]" % (shape[1], shape[2], ", %d" % s if s != 1 else ""), [("weight", raw[1]), ("bias", raw[2])])
         if local:
-            return called(local, x, n.out["shape"])
+            return called(local, x, out)
     weight, bias = e.get(raw[1]), e.get(raw[2])
     words = [x.text, weight.text] + (["stride = %d" % s] if s != 1 else []) + (["pad = %d" % p] if p else [])
-    return add_channels(e, n, Value("%s(%s)" % (n.op.split(".")[1], ", ".join(words)), n.out["shape"], "f32"), bias)
+    return add_channels(e, n, Value("%s(%s)" % (n.op.split(".")[1], ", ".join(words)), out, "f32", merged=x.merged), bias)
 
 
 # ---- Recurrent --------------------------------------------------------------------------------------------------------------
 def starts_at_zero(states):
-    return all(isinstance(s, Value) and (s.text.endswith("(0)") or s.text == "0") for s in states)
+    return all(isinstance(s, Value) and re.fullmatch(r"(\w+\[[^\[\]]*\]\()*0\)*", s.text) for s in states)
 
 
 def recurrent(e, n, kind, x, states, weights, biases, layers, rate, train, both, batch_first):
+    if ".input" not in n.op or x.rank != 3:
+        raise Refused("`%s` of a packed sequence, or of one example" % n.op)
     if not biases:
         raise Refused("`%s` without biases" % n.op)
+    if len(n.args[2]) != 4 * layers * (2 if both else 1):
+        raise Refused("`%s` with projections" % n.op)
     if not starts_at_zero(states):
         raise Refused("`%s` from other states than zeros" % n.op)
     if not batch_first:

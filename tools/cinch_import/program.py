@@ -3,8 +3,9 @@ import json
 import re
 import struct
 
+from .node import Refused
 from .scopes import Writer
-from .values import TYPES, Value, type_text
+from .values import TYPES, Value, free_name, is_batch, type_text
 
 
 def _matches(pattern, path):
@@ -46,22 +47,46 @@ def map_lines(paths):
     return lines
 
 
+def fields_of(graph):
+    """Inputs that are read -> what the program calls them. `train` has names of its own."""
+    names = ["out"] + ["out%d" % number for number in range(2, len(graph.outputs) + 1)]
+    fields = {}
+    for each in graph.inputs:
+        if each["name"] in graph.outputs or any(each["name"] in node.reads() for node in graph.nodes):
+            if each["dtype"] not in TYPES:
+                raise Refused("input `%s` is of %s" % (each["name"], each["dtype"]))
+            fields[each["name"]] = free_name(each["name"], {*names, *fields.values()})
+    return fields, names
+
+
+def label_of(taken):
+    """What the made-up labels are called."""
+    words = ["y", "target", "label"] + ["label%d" % number for number in range(2, len(taken) + 3)]
+    return next(word for word in words if word not in taken)
+
+
 def program(graph, batch, weights):
-    writer = Writer(graph)
-    inputs = {each["name"]: Value(each["name"], each["shape"], TYPES[each["dtype"]], below=writer.below.get(each["name"])) for each in graph.inputs
-              if any(each["name"] in node.reads() for node in graph.nodes)}
+    called, names = fields_of(graph)
+    label = label_of({*called, *called.values()})
+    writer = Writer(graph, [*called.values(), *names, label, "loss", "train"])
+    inputs = {each["name"]: Value(called[each["name"]], each["shape"], TYPES[each["dtype"]], below=writer.below.get(each["name"]))
+              for each in graph.inputs if each["name"] in called}
     name, results, paths, _ = writer.write(writer.root, inputs)
-    fields = ["%s: %s" % (key, type_text(v.shape, v.dtype, v.below)) for key, v in inputs.items()]
-    first = results[0][1]
-    label = next(word for word in ("y", "target", "label") if word not in inputs)
-    classes = first.shape[-1] if first.rank == 2 or (first.rank == 3 and any(v.dtype == "i32" for v in inputs.values())) else 0
-    if classes and first.dtype == "f32":
+    fields = ["%s: %s%s" % (v.text, type_text(v.shape, v.dtype, v.below), "" if v.text == key else ' from "%s"' % key) for key, v in inputs.items()]
+    # The made-up loss reads the first result that has a derivative.
+    at = next((number for number, (_, value) in enumerate(results) if value.dtype == "f32"), 0)
+    first = results[at][1]
+    of_words = any(v.dtype == "i32" for v in inputs.values())
+    classes = first.shape[-1] if first.rank in (2, 3 if of_words else 2) and is_batch(first.shape[0]) else 0
+    if classes > 1 and first.dtype == "f32":
         fields.append("%s: %s" % (label, type_text(first.shape[:-1], "i32", classes)))
         loss = ["  loss = mean[..] cross_entropy(%%s, %s)" % label, "  metric right = mean[..] (argmax(%%s) == %s)" % label]
     else:
         fields.append("%s: %s" % (label, type_text(first.shape, "f32")))
-        loss = ["  loss = mean[..] (%%s - %s) ^ 2" % label]
-    names = ["out"] + ["out%d" % number for number in range(2, len(results) + 1)]
+        loss = ["  loss = mean[..] (%s - %s) ^ 2" % ("%s" if first.dtype == "f32" else "f32(%s)", label)]
+    # A tensor that is returned twice is computed once, and predicted under both names.
+    firsts = [names[graph.outputs.index(node)] for node, _ in results]
+    kept = dict(zip((node for node, _ in results), firsts))
     lines = map_lines(paths)
     text = ["// From an exported PyTorch program. Data, loss and training are a beginning: make them yours.",
             "dim B = %d batch" % batch, "",
@@ -70,9 +95,9 @@ def program(graph, batch, weights):
     if lines:
         text += ["names pytorch {"] + ['  "%s" = "%s"' % line for line in lines] + ['  "*" = "*"', "}", ""]
     text += ["train %s on train seed 1 {" % name, '  init "%s"%s' % (weights, " names pytorch" if lines else ""),
-             "  %s = %s(%s)" % (", ".join(names), name, ", ".join(inputs))]
-    text += [line % "out" for line in loss]
-    text += ["  predict %s = %s" % (each, each) for each in names]
+             "  %s = %s(%s)" % (", ".join(firsts), name, ", ".join(called.values()))]
+    text += [line % firsts[at] for line in loss]
+    text += ["  predict %s = %s" % (each, kept[node]) for each, node in zip(names, graph.outputs)]
     text += ["  optimizer adamw(lr = 1e-3, decay = 0.01)", "  steps 1000", "}", ""]
     return "\n".join(text), [theirs for _, theirs in paths]
 
@@ -83,7 +108,9 @@ def write_weights(path, graph, wanted):
 
     header, blobs, at = {}, [], 0
     for name in wanted:
-        array = numpy.ascontiguousarray(graph.weights[name], dtype="<f4")
+        if name not in graph.weights:
+            raise Refused("the file does not hold `%s`" % name)
+        array = numpy.asarray(graph.weights[name], dtype="<f4", order="C")
         header[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
         blobs.append(array.tobytes())
         at += array.nbytes

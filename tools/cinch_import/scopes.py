@@ -1,22 +1,23 @@
 """Modules become layers: the nodes of a module's call are one layer, equal texts one definition, equal blocks in a row a `repeat`."""
 import re
 
-from . import library  # noqa: F401  (its operations)
-from .graph import Refused
+from . import elementwise, library, pictures, shapes, sums  # noqa: F401  (their operations)
 from .layer import Layer
-from .ops import convert
-from .values import INDEX, TYPES, Value, type_text
+from .node import Refused
+from .ops import convert, read
+from .values import CALLED, TYPES, Value, is_free, type_text
 
-RESERVED = set("""dim const data model layer builtin train plan names use repeat as shared scan return param state update if then else training and or not true
- false loss metric predict optimizer schedule steps epochs clip precision every ema grain freeze init seed on batch below except reversible sum mean max min prod any
- all where pi zeros ones constant normal uniform orthogonal fan_in fan_out range vector expand reshape concat reverse pad count weight softmax attend linear conv
- embedding layer_norm rms_norm batch_norm group_norm lstm gru rnn rope dropout drop_path relu gelu silu kl block""".split())
 LOCALS = ["x", "y", "z", "u", "v", "w"]
 
 
 def is_scope(kind):
     """PyTorch's own small modules are part of the layer that calls them."""
     return not kind.startswith("torch.nn.modules.") or ".transformer." in kind
+
+
+def is_whole(kind):
+    """Whether a result is a tensor of whole numbers."""
+    return isinstance(kind, dict) and TYPES.get(kind["dtype"]) == "i32"
 
 
 class Scope:
@@ -56,15 +57,17 @@ def snake(name):
 
 
 class Writer:
-    def __init__(self, graph):
+    def __init__(self, graph, words):
+        """words: what the program around the model calls its things, which no layer of the file may be called."""
         self.graph, self.root = graph, scopes_of(graph)
         self.layers = {}  # text without its name -> name
         self.order = []   # whole texts
         self.readers = {} # stored name -> [(scope, node)]
         self.inside = {}  # node name -> scope
-        self.words = {word for each in graph.stored.values() for word in each["path"].split(".")} | {each["name"] for each in graph.inputs}
+        self.words = {word for each in graph.stored.values() for word in each["path"].split(".")} | set(words)
         self._note(self.root)
         self.below = self._bounds()
+        self.known = {}  # node name -> number
 
     def _note(self, scope):
         for item in scope.items:
@@ -95,14 +98,16 @@ class Writer:
     def _bounds(self):
         """What is looked up in a table is below the number of its rows."""
         makers = {node.name: node for node in self.graph.nodes}
+        inputs = {each["name"] for each in self.graph.inputs if is_whole(each)}
         below = {}
         for node in self.graph.nodes:
-            if not node.op.startswith("aten.embedding."):
+            table = self.graph.stored.get(node.args[0].get("node")) if node.op.startswith("aten.embedding.") else None
+            if table is None:
                 continue
-            rows, source = self.graph.stored[node.args[0]["node"]]["shape"][0] if node.args[0]["node"] in self.graph.stored else None, node.args[1]
-            while rows and isinstance(source, dict) and source.get("node") in makers:
-                source = makers[source["node"]].args[0] if makers[source["node"]].args else None
-            if rows and isinstance(source, dict) and "node" in source:
+            rows, source = table["shape"][0], node.args[1]
+            while isinstance(source, dict) and source.get("node") in makers and is_whole(makers[source["node"]].out):
+                source = (makers[source["node"]].args or [None])[0]
+            if isinstance(source, dict) and source.get("node") in inputs:
                 below[source["node"]] = min(rows, below.get(source["node"], rows))
         return below
 
@@ -119,12 +124,13 @@ class Writer:
             uses[name] = uses.get(name, 0) + (name in self.graph.outputs if scope.above is None else self._read_outside(name, own_nodes))
         layer = Layer(self.graph, uses)
         layer.scope, layer.writer, layer.instances = scope, self, {}
+        layer.calls = {item.base.strip("_").replace("rsqrt", "sqrt") for item in scope.items if not isinstance(item, Scope)}
         layer.mine, layer.stored_shape, layer.part_name = self._mine(scope), self._stored_shape, self._part_name(layer, scope)
         parameters = []
         for number, (name, value) in enumerate(inputs.items()):
-            local = name if scope.above is None else LOCALS[number] if number < len(LOCALS) else "x%d" % number
-            if local in RESERVED or local in INDEX or local == "b" or local == "B":
-                local += "_"
+            # The program's inputs come with the names of the fields.
+            local = value.text if scope.above is None else LOCALS[number] if number < len(LOCALS) else "x%d" % number
+            layer.parameters.add(local)
             layer.env[name] = Value(local, value.shape, value.dtype, below=value.below, merged=value.merged)
             parameters.append("%s: %s" % (local, type_text(value.shape, value.dtype, value.below)))
         # Parameters that several layers below read, or several operations here.
@@ -146,13 +152,15 @@ class Writer:
             [node.name for node in scope.nodes() if self._read_outside(node.name, own_nodes)]
         if scope.above is None:
             outside = list(dict.fromkeys(self.graph.outputs))
-        values = [layer.env[name] for name in outside]
+        values = [read(layer, {"node": name}) for name in outside]
         return self._finish(layer, scope, parameters, outside, values)
 
     def _read_outside(self, name, own_nodes):
         return name in self.graph.outputs or any(name in node.reads() and node.name not in own_nodes for node in self.graph.nodes)
 
     def _finish(self, layer, scope, parameters, outside, values):
+        if not values:
+            raise Refused("module `%s` returns no tensor that depends on its input" % scope.path)
         for value in values:
             if not isinstance(value, Value):
                 raise Refused("module `%s` gives what is no tensor" % scope.path)
@@ -183,7 +191,9 @@ class Writer:
 
     def _free(self, name):
         """A layer's name is none of a module in a path: those are what the parts are called."""
-        base = name + "_layer" if name in self.words or name in RESERVED or len(name) < 2 else name
+        name = re.sub(r"\W", "_", name, flags=re.ASCII)
+        name = name if name[:1].isalpha() else "a" + name
+        base = name + "_layer" if name in self.words or name in CALLED or not is_free(name) or len(name) < 2 else name
         taken, number, name = set(self.layers.values()), 2, base
         while name in taken:
             name, number = "%s_v%d" % (base, number), number + 1
@@ -217,14 +227,14 @@ class Writer:
     def _relative(self, scope, path):
         if scope.path and path.startswith(scope.path + "."):
             path = path[len(scope.path) + 1:]
-        return re.sub(r"\W", "_", path)
+        return re.sub(r"\W", "_", path, flags=re.ASCII)
 
     def _part_name(self, layer, scope):
         def name(path):
             local = self._relative(scope, path) or "part"
             local = "l" + local if local[0].isdigit() else local
-            local += "_" if local in RESERVED or len(local) == 1 or re.fullmatch(r"h\d+", local) else ""
-            taken = {known for known, _ in layer.parts} | {known for _, known, _, _ in layer.owned}
+            local += "_" if len(local) == 1 or not layer.may_own(local) else ""
+            taken = layer.names()
             base, number = local, 2
             while local in taken:
                 local, number = "%s_%d" % (base, number), number + 1
@@ -240,23 +250,23 @@ class Writer:
             for name in node.reads():
                 if name in own or name in found:
                     continue
-                if name in self.graph.stored:
-                    owner = self.owner(name)
-                    scope = child
-                    outside = True
-                    within = owner
-                    while within is not None:
-                        outside = outside and within is not child
-                        within = within.above
-                    if outside:
-                        found[name] = layer.get({"node": name})
+                if name in self.graph.stored and self._lies_in(self.owner(name), child):
                     continue
                 value = layer.get({"node": name})
+                if isinstance(value, (bool, int, float)):
+                    self.known[name] = value  # the call writes the number itself
+                    continue
                 if isinstance(value, Value):
                     found[name] = value
                 elif isinstance(value, list):
                     raise Refused("module `%s` takes a part of a tuple from outside" % child.path)
         return found
+
+    @staticmethod
+    def _lies_in(scope, outer):
+        while scope is not None and scope is not outer:
+            scope = scope.above
+        return scope is outer
 
     def _call(self, layer, scope, position):
         """Writes the call at `position`, with those of the equal blocks behind it; says how many items that was."""
@@ -290,10 +300,12 @@ class Writer:
             text = "%s(%s)" % (name, arguments)
         else:
             key = ("call", child.path)
-            local = layer.instances.get(key)
+            local, made = layer.instances.get(key, (None, name))
+            if made != name:
+                raise Refused("module `%s` is called twice, and computes another thing the second time" % child.path)
             if local is None:
                 local = layer.part_name(stem if len(run) > 1 else child.path)
-                layer.instances[key] = local
+                layer.instances[key] = local, name
                 layer.parts.append((local, ("repeat %d " % len(run) if len(run) > 1 else "") + name))
                 for block, (_, renamed) in enumerate(run):
                     for ours, theirs in renamed:

@@ -1,9 +1,36 @@
 """Values of a layer that is being written: an expression with its type."""
-from .graph import Refused
+import copy
+import re
+
+from .node import Refused
 
 INDEX = "ijklmnpqrs"  # of axes that are not the batch
 TYPES = {"float32": "f32", "float64": "f32", "float16": "f32", "bfloat16": "f32", "int64": "i32", "int32": "i32", "bool": "bool", "uint8": "i32"}
-ATOM, PRODUCT, SUM, COMPARISON, LOGIC = 9, 6, 5, 4, 3  # how tightly an expression holds together
+ATOM, POWER, PRODUCT, SUM, COMPARISON, LOGIC = 9, 7, 6, 5, 4, 3  # how tightly an expression holds together
+RESERVED = set("""dim const data model layer builtin train plan names use repeat as shared scan return param state update if then else training and or not true
+ false loss metric predict optimizer schedule steps epochs clip precision every ema grain freeze init seed on batch below except reversible sum mean max min prod any
+ all where pi zeros ones constant normal uniform orthogonal fan_in fan_out range vector expand reshape concat reverse pad count weight softmax attend linear conv
+ embedding layer_norm rms_norm batch_norm group_norm lstm gru rnn rope dropout drop_path relu gelu silu kl block""".split())
+# What the text calls with one tensor: a name of a body hides a layer of the library, and the call would mean another one without a word.
+FUNCTIONS = set("tanh exp log sqrt sin cos erf abs sigmoid expm1 log1p floor argmax".split())  # of operations that are called the same
+RESERVED |= FUNCTIONS | set("f32 i32 bool relu6 mish hard_swish hard_sigmoid stop_gradient gelu_tanh log_softmax".split())
+# What it calls otherwise: no layer of the file is called so.
+CALLED = set("""leaky_relu elu cross_entropy conv1d conv2d conv_transpose conv_transpose1d conv_transpose2d max_pool1d max_pool2d avg_pool1d avg_pool2d upsample
+ resize_bilinear""".split())
+
+
+def is_free(name):
+    """Whether a value, a part or a parameter may have this name: it is no word of the language, no index, no name that the text gives by itself."""
+    return name not in RESERVED and name not in INDEX + "bB" and not re.fullmatch(r"h\d+", name)
+
+
+def free_name(name, taken):
+    """The name, or one like it that may stand here."""
+    name = re.sub(r"\W", "_", name, flags=re.ASCII)
+    name = name if name[:1].isalpha() else "p" + name
+    while not is_free(name) or name in taken:
+        name += "_"
+    return name
 
 
 def is_batch(size):
@@ -24,6 +51,8 @@ def type_text(shape, dtype, below=None):
 
 
 def number_text(value):
+    if is_batch(value):
+        raise Refused("the number of examples is read as a number: the model works example by example")
     if isinstance(value, bool):
         return "true" if value else "false"
     if value != value:
@@ -50,6 +79,12 @@ class Value:
 
     def simple(self):
         return self.text.replace("_", "a").isalnum() and not self.text[0].isdigit()
+
+    def with_merged(self, merged):
+        """The same with another `merged`; others may hold this one."""
+        other = copy.copy(self)
+        other.merged = merged
+        return other
 
 
 class Joined(Value):
