@@ -311,7 +311,7 @@ bool Compilation::decideStages(const DecideOptions &base, const solve::Strategy 
     for (size_t i = 0; i < ways.size() && !refused && !(least && best); ++i) {
       bool holds = ways[i]->hasAttr(nn::kHeldAttr);
       bool inRows = ways[i]->hasAttr(nn::kRowsAttr);
-      if (best && lacksCopies(ways[i]) && !options.budget) // worth it only where memory is short
+      if (best && lacksCopies(ways[i])) // worth it only where no other fits
         continue;
       if (inRows ? best && !best->updatesMatter() : i > 0 && !holds && !options.budget)
         continue;

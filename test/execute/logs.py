@@ -130,11 +130,11 @@ def stopped_in_evaluation():
     folder = data("stopped", valid=500000)
     exe = program("stopped", rules)
     whole, cut = programs.FOLDER / "stopped-whole", programs.FOLDER / "stopped-cut"
-    programs.call([exe, "--data", folder, "--out", whole, "--quiet"])
+    programs.call([exe, "--threads", "1", "--data", folder, "--out", whole, "--quiet"])
     pending = 0
     for attempt in range(8):
         out = programs.FOLDER / ("stopped-%d" % attempt)
-        process = subprocess.Popen([exe, "--data", folder, "--out", out], stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen([exe, "--threads", "1", "--data", folder, "--out", out], stdout=subprocess.PIPE, text=True)
         for line in process.stdout:
             if line.startswith("step 10/20  loss"):
                 process.send_signal(signal.SIGTERM)
@@ -143,7 +143,7 @@ def stopped_in_evaluation():
         code = process.wait()
         log = (out / "log.csv").read_text().count("\n") if (out / "log.csv").exists() else 0
         pending += code == 75 and log == 1  # the row of step 10 was not written yet
-        programs.call([exe, "--data", folder, "--out", out, "--resume", "--quiet"])
+        programs.call([exe, "--threads", "1", "--data", folder, "--out", out, "--resume", "--quiet"])
         same = [[row["step"], row["loss"], row["mean_loss"]] for row in rows(out)] == [[row["step"], row["loss"], row["mean_loss"]] for row in rows(whole)]
         expect(same, "attempt %d, code %d, %d lines when it was stopped: %s" % (attempt, code, log, rows(out)))
         if pending:
@@ -198,7 +198,7 @@ train m on train seed 1 {
 }
 """), "table")
     programs.call([exe, "--data", folder, "--out", out])
-    command = [str(word) for word in (exe, "predict", "--on", "big", "--data", folder, "--out", out)]
+    command = [str(word) for word in (exe, "predict", "--on", "big", "--threads", 1, "--data", folder, "--out", out)]
     for wait in (0, 0.02, 0.1):
         for name in os.listdir(out):
             if name.startswith("big.") or name == "data-checked.txt":
