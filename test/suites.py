@@ -102,6 +102,7 @@ def quick_suites():
         python("execute/images.py"),
         python("execute/importer.py"),
         python("execute/predict.py"),
+        python("execute/corners.py"),
         python("execute/logs.py"),
         python("execute/values.py"),
         python("execute/kernel_profile.py"),
@@ -276,7 +277,10 @@ def main():
         except BaseException:  # Ctrl-C: suites are in groups of their own and would go on
             pool.shutdown(wait=False, cancel_futures=True)
             for group in list(running):
-                os.killpg(group, signal.SIGKILL)
+                try:
+                    os.killpg(group, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass  # it has just ended
             raise
     print("%.0f s, of processors %.0f s" % (time.monotonic() - begin, board.processor))
     print("%d passed, %d failed" % (board.passed, board.failed))

@@ -280,12 +280,13 @@ Value Elaborator::reduce(const Expr &expr, Tensor value, std::optional<Tensor> m
     return failure(Code::E0211, expr.where->span, "the condition itself depends on the `except` value of the data",
                    frame);
   value.hasExcept = false;
-  if (adds && value.dtype == DType::Bool) {
+  int batch = batchAxis(value.axes);
+  const bool overBatch = batch >= 0 && std::find(axes.begin(), axes.end(), batch) != axes.end();
+  if (adds && value.dtype == DType::Bool && !overBatch) {
     value.op = emit(Op(OpKind::Cast, {value.op}), DType::F32, value.axes, span, frame).op;
     value.dtype = DType::F32;
   }
-  int batch = batchAxis(value.axes);
-  if (batch >= 0 && std::find(axes.begin(), axes.end(), batch) != axes.end()) {
+  if (overBatch) {
     if (frame.isTrain || frame.inUpdate)
       return reduceBatch(expr, value, mask, axes, frame);
     report(Code::E0502, expr.op, name + " over the batch axis " + dims[batchDim].name + " mixes examples", frame)
@@ -372,11 +373,12 @@ Value Elaborator::reduceBatch(const Expr &expr, Tensor value, std::optional<Tens
     return elementwise(OpKind::Compare, {count, Value::of(Number(0))}, {span, span}, span, frame,
                        kind == ReductionOp::Any ? Comparison::GT : Comparison::EQ);
   }
+  const bool counts = value.dtype == DType::Bool; // a cast of flags is counted exactly (DecomposeOps), so it comes last
   if (!mask)
-    return Value::of(emitReduce(kind, value, axes, span, frame));
+    return Value::of(emitReduce(kind, counts ? cast(value) : value, axes, span, frame));
   Value zero = Value::of(Number(0));
-  Value inside =
-      elementwise(OpKind::Where, {Value::of(*mask), Value::of(value), zero}, {span, span, span}, span, frame);
+  Value inside = counts ? Value::of(cast(elementwise(OpKind::And, {Value::of(*mask), Value::of(value)}, {span, span}, span, frame).tensor))
+                        : elementwise(OpKind::Where, {Value::of(*mask), Value::of(value), zero}, {span, span, span}, span, frame);
   Value sum = Value::of(emitReduce(ReductionOp::Sum, inside.tensor, axes, span, frame));
   if (kind == ReductionOp::Sum)
     return sum;

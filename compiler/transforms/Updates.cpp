@@ -34,6 +34,7 @@ public:
   }
 
   Value norm(ArrayRef<BlockArgument> trained, ArrayRef<Value> gradients);
+  Value clippedByValue(Value gradient); // as it is, if nothing clips values
   void update(BlockArgument parameter, Value gradient, Value factor);
   void average(BlockArgument average, DictionaryAttr rule);
   void keepPrevious(BlockArgument parameter);
@@ -122,6 +123,14 @@ Value UpdateBuilder::filled(Value like, double number, size_t part) {
   return builder.broadcast(value, {}, type);
 }
 
+Value UpdateBuilder::clippedByValue(Value gradient) {
+  const double limit = training.getClipValue().convertToDouble();
+  if (limit == 0)
+    return gradient;
+  return builder.make<nn::MinOp>(builder.make<nn::MaxOp>(gradient, filled(gradient, -limit, places.size() - 2)).getResult(),
+                                 filled(gradient, limit, places.size() - 2));
+}
+
 void UpdateBuilder::update(BlockArgument parameter, Value gradient, Value factor) {
   unsigned number = parameter.getArgNumber();
   auto path = cast<StringAttr>(function.getArgAttr(number, nn::kPathAttr)).getValue();
@@ -130,9 +139,6 @@ void UpdateBuilder::update(BlockArgument parameter, Value gradient, Value factor
   nn::OptimizerAttr optimizer = training.getOptimizers()[index];
   if (!function.getArgAttr(number, nn::kDecaysAttr))
     optimizer = optimizer.with("decay", 0);
-  if (double limit = training.getClipValue().convertToDouble())
-    gradient = builder.make<nn::MinOp>(builder.make<nn::MaxOp>(gradient, filled(gradient, -limit, places.size() - 2)).getResult(),
-                                       filled(gradient, limit, places.size() - 2));
   SmallVector<Value> state;
   SmallVector<std::string> names;
   for (const StateSlot &each : optimizer.rule().slotsWith(optimizer.getValues().asArrayRef())) {
@@ -209,8 +215,14 @@ void buildUpdates(func::FuncOp function, nn::TrainingAttr training, Value loss, 
   Value norm = updates.norm(trained, ordered), factor;
   double limit = training.getClipNorm().convertToDouble();
   Builder attributes(function.getContext());
+  // The gate and the logs go by the norm of what the backward pass gives. Where values are clipped as well, they come first, and what clips the
+  // norm is that of the rest.
+  const bool both = limit > 0 && training.getClipValue().convertToDouble() > 0;
+  if (both)
+    for (Value &gradient : ordered)
+      gradient = updates.clippedByValue(gradient);
   if (limit > 0)
-    factor = builder.make<nn::ClipFactorOp>(norm, attributes.getF64FloatAttr(limit), updates.clipNormPlace());
+    factor = builder.make<nn::ClipFactorOp>(both ? updates.norm(trained, ordered) : norm, attributes.getF64FloatAttr(limit), updates.clipNormPlace());
   if (norm.getType() != loss.getType())
     norm = builder.make<nn::CastOp>(loss.getType(), norm);
   Value rate = updates.rate(0);
@@ -223,7 +235,7 @@ void buildUpdates(func::FuncOp function, nn::TrainingAttr training, Value loss, 
     if (auto stale = function->getAttrOfType<IntegerAttr>(nn::kStaleAttr))
       versions = updates.readVersions(argument, stale.getInt());
     builder.setLocation(nn::called(argument.getLoc(), "update of " + nn::instancePath(argument.getLoc())));
-    updates.update(argument, gradient, factor);
+    updates.update(argument, both ? gradient : updates.clippedByValue(gradient), factor);
     if (!versions.empty()) {
       builder.setLocation(nn::called(argument.getLoc(), "version of " + nn::instancePath(argument.getLoc())));
       updates.keepVersions(argument, versions);

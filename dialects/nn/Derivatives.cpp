@@ -124,7 +124,7 @@ Values DivOp::buildBackward(GradientBuilder &b, ValueRange saved, ValueRange dy,
   return {t, wanted[1] ? b.neg(b.mul(t, saved[1])) : Value()};
 }
 
-// dy (b a^(b - 1)); dy (y log a), 0 where a <= 0
+// dy (b a^(b - 1)), 0 where b is 0; dy (y log a), 0 where a <= 0
 Values PowOp::savedValues(Wanted wanted) {
   return wanted[1] ? Values{getA(), getB(), getResult()} : Values{getA(), getB()};
 }
@@ -134,6 +134,8 @@ Values PowOp::buildBackward(GradientBuilder &b, ValueRange saved, ValueRange dy,
     auto number = splatNumber(exponent);
     Value power = number ? b.power(base, *number - 1) : b.make<PowOp>(base, b.sub(exponent, one)).getResult();
     da = b.mul(dy[0], b.mul(exponent, power));
+    if (!number) // 0 times an infinity, where a is 0, too
+      da = b.where(b.compare(Comparison::EQ, exponent, b.like(exponent, 0)), zero, da);
   }
   if (wanted[1])
     db = b.where(b.compare(Comparison::GT, base, zero), b.mul(dy[0], b.mul(saved[2], b.make<LogOp>(base))), zero);

@@ -352,6 +352,15 @@ def flat_norm():
     return flattened(norm, "aten.batch_norm.default", "made flat")
 
 
+def norm_in_evaluation():
+    """BatchNorm1d in eval(), exported so: it would train with the statistics of the batch."""
+    g, h = start(6)
+    for name in ("scale", "shift", "running_mean", "running_var"):
+        g.own(name, "norm." + name, numbers(6), "buffer" if "running" in name else "parameter")
+    g.give(g.add("aten.batch_norm.default", lambda x, *_: x, h, "scale", "shift", "running_mean", "running_var", False, 0.1, 1e-5, True))
+    return g, ["running statistics", "model.train()"]
+
+
 def along_examples():
     g, h = start(6)
     g.give(g.add("aten.cat.default", lambda ab, _: np.concatenate(ab), [h, h], 0))
@@ -393,5 +402,5 @@ def mask_of_queries():
 
 
 REFUSED = [through_a_view, view_from_before, overlapping_parts, through_a_dropout_that_is_none, assignment_without_reader, truth_in_place, parameter_in_place,
-           counter_that_is_read, compared_with_all, flat_softmax, flat_mean, flat_turned, flat_norm, along_examples, unknown_arguments, unknown_options,
+           counter_that_is_read, compared_with_all, flat_softmax, flat_mean, flat_turned, flat_norm, norm_in_evaluation, along_examples, unknown_arguments, unknown_options,
            no_tensor_returned, mask_of_queries]

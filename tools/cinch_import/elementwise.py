@@ -55,33 +55,35 @@ def dropout(e, n, x, rate, train):
     return function_of(n, x, "dropout(%%s, %s)" % number_text(rate)) if rate and train else x
 
 
-def bounded(e, n, x, low, high):
+def bounded(e, n, x, low, high, flat):
+    """`flat`: at a bound the derivative is 0, else it is 1: at a tie `max` and `min` go on with their second operand."""
     kind = of_numbers(n, x, low, high)
     x = cast(n, x, kind)
     for word, bound in (("max", low), ("min", high)):
         if bound is not None:
-            x = e.elementwise(n, word + "({0}, {1})", [x, cast(n, bound, kind)], ATOM, kind)
+            pair = [x, cast(n, bound, kind)]
+            x = e.elementwise(n, word + "({0}, {1})", pair if flat else pair[::-1], ATOM, kind)
     return x
 
 
 @op("hardtanh", merged=True)
 def hardtanh(e, n, x, low=-1, high=1):
-    return bounded(e, n, x, low, high)
+    return bounded(e, n, x, low, high, flat=True)
 
 
 @op("clamp", "clip", merged=True)
 def clamp(e, n, x, min=None, max=None):
-    return bounded(e, n, x, min, max)
+    return bounded(e, n, x, min, max, flat=False)
 
 
 @op("clamp_min", merged=True)
 def clamp_min(e, n, x, min):
-    return bounded(e, n, x, min, None)
+    return bounded(e, n, x, min, None, flat=False)
 
 
 @op("clamp_max", merged=True)
 def clamp_max(e, n, x, max):
-    return bounded(e, n, x, None, max)
+    return bounded(e, n, x, None, max, flat=False)
 
 
 def times(v, factor):

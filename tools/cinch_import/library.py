@@ -103,6 +103,9 @@ def group_norm(e, n, x, groups, weight=None, bias=None, eps=1e-5, *rest):
 @op("batch_norm")
 def batch_norm(e, n, x, weight, bias, mean, variance, training, momentum, eps, *rest):
     options = with_options("batch_norm", group="B", momentum=momentum if momentum != 0.1 else None, eps=eps if eps != 1e-5 else None)
+    if not training:
+        raise Refused("a batch norm that was exported with its running statistics (eval()): here it would train with those of the batch; export model.train(), "
+                      "and see docs/patterns.md for norms that stay as they are")
     members = list(zip(("weight", "bias", "running_mean", "running_var"), n.args[1:5]))
     if any(arg is None for _, arg in members):
         raise Refused("a batch norm without parameters or running statistics")

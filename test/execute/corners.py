@@ -1,0 +1,98 @@
+#!/usr/bin/python3
+"""Formulas at the points where they change: gradients at 0 and at bounds, both kinds of clipping, counts beyond what f32 tells apart.
+
+usage: corners.py [NAME...]     NAME chooses by a part of the function's name
+"""
+import json
+import sys
+
+import numpy as np
+import programs
+
+verdicts = programs.Verdicts()
+expect = verdicts.expect
+
+ONE = """dim B = 4 batch, D = 2
+data train = npy("x.npy", "y.npy") -> (x: f32[B, D], y: f32[B])
+model net(x: f32[B, D]) -> f32[B] {
+  param w: f32[D] ~ zeros
+  h[b] = sum[d] x[b, d] * w[d]
+  return %s
+}
+train net on train seed 1 {
+  loss = mean[B] (net(x) - y) ^ 2
+  optimizer sgd(lr = 1)
+  %s
+  precision f64
+  steps 1
+}
+"""
+
+
+def after_a_step(name, value, rules="", x=1.0, y=1.0):
+    """The parameter, which was 0: minus its gradient."""
+    folder = programs.arrays(name, x=np.full((4, 2), x), y=np.full(4, y))
+    return programs.run(programs.compiled(programs.source(name, ONE % (value, rules)), name + ".exe"), folder, 1).parameters["w"]
+
+
+def derivatives():
+    """Of a smooth function at 0, and of a value that stands at a bound."""
+    for name, value, slope in (("elu", "elu(h)", 1.0), ("elu2", "elu(h, alpha = 2)", 2.0), ("open", "min(1, max(0, h))", 1.0), ("flat", "min(max(h, 0), 1)", 0.0),
+                               ("relu", "relu(h)", 0.0), ("power", "(h + 1) ^ (h + 2)", 2.0), ("nothing", "h ^ (0 * h) + h", 1.0)):
+        got = after_a_step(name, value, y=1.0 if name not in ("power", "nothing") else 2.0)
+        # (f - y)^2 with f - y = -1, but for powers, where f is 1.
+        want = 2 * slope
+        expect(np.allclose(got, want, rtol=1e-12), "%s: %s after a step, not %s" % (value, got, want))
+
+
+def clips():
+    """Values first, then the norm of what that leaves."""
+    gradient = np.array([-2000.0, -2000.0])  # x = 1000
+    for name, rules in (("value", "clip value(1)"), ("norm", "clip norm(1)"), ("both", "clip value(1)\n  clip norm(1)"), ("turned", "clip norm(1)\n  clip value(1)")):
+        g = gradient
+        if "value" in rules:
+            g = np.clip(g, -1, 1)
+        if "norm" in rules:
+            g = g * min(1, 1 / (np.sqrt((g * g).sum()) + 1e-6))
+        got = after_a_step("clip-" + name, "h", rules, x=1000.0)
+        expect(np.allclose(got, -g, rtol=1e-12), "%s: %s, not %s" % (rules, got, -g))
+
+
+def counts():
+    """More rows than f32 tells apart, all of them right."""
+    rows = 18_000_000
+    folder = programs.FOLDER / "counts"
+    folder.mkdir()
+    np.save(folder / "x.npy", np.ones(64, "u1"))
+    np.save(folder / "many.npy", np.ones(rows, "u1"))
+    exe = programs.compiled(programs.source("counts", """dim B = 64 batch
+data train = npy("x.npy") -> (x: f32[B])
+data many = npy("many.npy") -> (x: f32[B])
+model net(x: f32[B]) -> f32[B] {
+  param w: f32[] ~ ones
+  return x * w
+}
+train net on train seed 1 {
+  p = net(x)
+  loss = mean[B] (p - x) ^ 2
+  metric right = mean[B] (p > 0.5)
+  metric number = sum[B] (p > 0.5)
+  metric half = mean[B where x > 0] (p > 0.5)
+  optimizer sgd(lr = 0.1)
+  steps 1
+}
+"""), "counts.exe")
+    out = programs.FOLDER / "counts-out"
+    programs.call([exe, "--data", folder, "--out", out, "--quiet"])
+    done = programs.call([exe, "eval", "--on", "many", "--data", folder, "--out", out, "--threads", "1"])
+    found = json.loads(done.stdout.strip().splitlines()[-1])
+    expect(found["right"] == 1 and found["half"] == 1 and found["number"] == rows, "%s" % found)
+
+
+def main():
+    for test in (derivatives, clips, counts):
+        if len(sys.argv) == 1 or any(name in test.__name__ for name in sys.argv[1:]):
+            test()
+
+
+verdicts.run(main)
