@@ -450,9 +450,8 @@ static bool liesIn(const char *file, const char *place) {
 void keepInitFile(const char *file) {
   visitEarlierRun([&](const char *path) {
     Path previous;
-    joinPath(previous, "", path);
-    strcat(previous.text, ".previous");
-    if (liesIn(file, path) || (exists(path) && liesIn(file, previous.text)))
+    const bool goes = nameAside(previous, path);
+    if (liesIn(file, path) || (goes && exists(path) && liesIn(file, previous.text)))
       fail(kUsage,
            "the parameters of %s would be lost: this run moves what an earlier one left under %s out of its way, and the run behind it removes "
            "that; copy the file to another folder, or choose another folder with --out",

@@ -3,6 +3,7 @@
 #include "runtime/Output.h"
 #include "runtime/Random.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,15 +58,15 @@ bool beginKept(KeptFile &kept, AtomicFile &into) {
   return true;
 }
 
+// What was written is read by the same descriptor: by now its name may be that of another table, which another process keeps there.
 void endKept(KeptFile &kept, AtomicFile &into) {
-  const char *why;
-  if (!commitFile(into))
+  struct stat status;
+  kept.fd = fcntl(into.fd, F_DUPFD_CLOEXEC, 0);
+  if (kept.fd < 0 || fstat(kept.fd, &status) != 0 || !commitFile(into))
     fail(kResources, "cannot write %s: %s", kept.path.text, strerror(errno));
-  kept.fd = openToRead(kept.path.text, kept.size, why);
+  kept.size = status.st_size;
   if (!kept.named)
     unlink(kept.path.text);
-  if (kept.fd < 0)
-    fail(kResources, "cannot read %s: %s", kept.path.text, why);
 }
 
 } // namespace cinch::rt

@@ -145,28 +145,34 @@ void removeIn(void *closure, const char *name) {
 } // namespace
 
 // What is in a folder of ours are files. A folder in it is somebody else's, or that of other checkpoints, and stays.
-Aside setAside(const char *path) {
-  if (!exists(path))
-    return Aside::Nothing;
-  Path previous;
-  bool replaces = false;
+bool nameAside(Path &aside, const char *path) {
   for (int number = 1;; ++number) {
     char ending[32] = ".previous";
     if (number > 1)
       snprintf(ending, sizeof ending, ".previous-%d", number);
-    joinPath(previous, "", path);
-    strcat(previous.text, ending);
+    joinPath(aside, "", path);
+    strcat(aside.text, ending);
     struct stat status;
-    replaces = stat(previous.text, &status) == 0;
-    if (!replaces || !S_ISDIR(status.st_mode))
-      break;
+    if (stat(aside.text, &status) != 0)
+      return false;
+    Folder folder = {aside.text};
+    if (S_ISDIR(status.st_mode))
+      listFolder(aside.text, noteFolder, &folder);
+    if (!folder.hasFolders)
+      return true;
+  }
+}
+
+Aside setAside(const char *path) {
+  if (!exists(path))
+    return Aside::Nothing;
+  Path previous;
+  const bool replaces = nameAside(previous, path);
+  struct stat status;
+  if (replaces && stat(previous.text, &status) == 0 && S_ISDIR(status.st_mode)) {
     Folder folder = {previous.text};
-    listFolder(previous.text, noteFolder, &folder);
-    if (folder.hasFolders)
-      continue;
     listFolder(previous.text, removeIn, &folder);
     rmdir(previous.text);
-    break;
   }
   if (rename(path, previous.text) != 0)
     fail(kResources, "cannot move %s out of the way to %s: %s", path, previous.text, strerror(errno));
@@ -213,7 +219,8 @@ bool commitFile(AtomicFile &file) {
     abandonFile(file);
     return false;
   }
-  close(file.fd); // behind the rename, as in abandonFile
+  flock(file.fd, LOCK_UN); // behind the rename, as in abandonFile; the descriptor may have been duplicated
+  close(file.fd);
   file.fd = -1;
   return syncFolderOf(file.path.text);
 }

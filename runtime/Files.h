@@ -29,6 +29,8 @@ enum class Aside { Nothing, Renamed, Replaced };
 // Moves `path` to `path.previous`, replacing what an earlier run left there (a folder with the files in it); to `path.previous-2` and so on if
 // there are folders in that one. Nothing: `path` was not there.
 Aside setAside(const char *path);
+// The name that it would move `path` to. True: what is there now would go.
+bool nameAside(Path &aside, const char *path);
 
 // A file that appears under its name only when it is complete: temporary name, write, fsync, rename, fsync of the
 // folder. Of several processes that write the same file one goes first, and the others wait for it.

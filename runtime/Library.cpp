@@ -31,7 +31,7 @@ pid_t process = 0;                     // in which the memory and our threads ar
 bool busy = false;                     // a call is running
 thread_local const char *turnedAway = nullptr; // why the last call of this thread was not begun: `message` may be another thread's
 bool shown = false;                    // the caller was given the address of a parameter; on a GPU that is a copy's
-bool drawn = false;                    // the file of the program's `init` is not there, and nothing was loaded in its place
+bool drawn = false;                    // the file of the program's `init` was not read, and nothing was loaded in its place
 
 void takeFailure(int code, const char *text) {
   if (!pthread_equal(caller, pthread_self())) { // one of our own threads cannot give up alone
@@ -91,8 +91,8 @@ void needMemory() {
 void needParameters() {
   needMemory();
   if (drawn)
-    fail(kData, "the parameters of this program start from %s, which is not in the current folder; bring it there before cinch_model_init, or call "
-                "cinch_model_load with another file", run.meta.initFile);
+    fail(kData, "the parameters of this program start from %s, which cinch_model_init did not find in the current folder, or could not read; bring it "
+                "there and call it again, or call cinch_model_load with another file", run.meta.initFile);
 }
 
 // The file of `init "file"`, from the current folder. A program that only loads what was trained elsewhere does without it.
@@ -102,9 +102,11 @@ void loadInit() {
     return;
   Path path;
   joinPath(path, run.options.data, run.meta.initFile);
-  drawn = !exists(path.text);
-  if (!drawn)
-    loadInitFile();
+  drawn = true; // as long as it was not read, or where it cannot be
+  if (!exists(path.text))
+    return;
+  loadInitFile();
+  drawn = false;
 }
 
 // One call at a time, in the process that has our threads; the code if this one may not begin.

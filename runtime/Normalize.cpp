@@ -57,9 +57,8 @@ template <typename Function> static void addRows(const FieldFile &file, double *
 }
 
 // Whether all rows hold the same value in a column. Its mean is rounded, so that its deviation would be the rounding error instead of 0.
-static const bool *constantColumns(const FieldFile &file) {
-  double *first = allocateArray<double>(file.count);
-  double *others = allocateArray<double>(file.count); // rows that hold another value
+static const bool *constantColumns(const FieldFile &file, const Normal &normal) {
+  double *first = normal.mean, *others = normal.deviation; // rows that hold another value; both are found anew behind this
   bool *constant = allocateArray<bool>(file.count);
   if (file.examples > 0 && !readAt(file.fd, first, size_t(file.count) * 8, file.dataOffset))
     fail(kData, "cannot read %s: %s", file.path.text, errno ? strerror(errno) : "it became shorter while it was read");
@@ -76,7 +75,7 @@ void findNormals(const Dataset &trained) {
         continue;
       normal.found = true;
       const FieldFile &file = trained.fields[i];
-      const bool *constant = constantColumns(file);
+      const bool *constant = constantColumns(file, normal);
       double rows = double(file.examples);
       addRows(file, normal.mean, [](double value, int64_t) { return value; });
       for (int64_t column = 0; column < file.count; ++column)

@@ -97,7 +97,7 @@ void appendEvent(int fd, int64_t step, const char *const *tags, const double *va
     }
     float value = float(values[i]);
     summary.byte(0x0a);
-    summary.varint(length + 7);
+    summary.varint(length + (length < 128 ? 7 : 8)); // two bytes for a length from 128 on
     summary.byte(0x0a);
     summary.varint(length);
     summary.raw(tags[i], length);

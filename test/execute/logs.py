@@ -63,10 +63,47 @@ def notes(path):
         return json.loads(file.read(length))["__metadata__"]
 
 
+LONG = "a" * 140
+
+
+def tensorboard(events):
+    """Tags and values of an event file, in their order, read as protobuf is."""
+    def number(data, at):
+        value, shift = 0, 0
+        while True:
+            value |= (data[at] & 127) << shift
+            shift, at = shift + 7, at + 1
+            if data[at - 1] < 128:
+                return value, at
+
+    def fields(data):
+        at = 0
+        while at < len(data):
+            key, at = number(data, at)
+            if key & 7 == 0:
+                value, at = number(data, at)
+            else:
+                size, at = {1: (8, at), 5: (4, at)}[key & 7] if key & 7 != 2 else number(data, at)
+                value, at = data[at : at + size], at + size
+            yield key >> 3, value
+
+    found, at = [], 0
+    while at < len(events):
+        size = int.from_bytes(events[at : at + 8], "little")
+        for field, summary in fields(events[at + 12 : at + 12 + size]):
+            if field == 5:
+                for _, value in fields(summary):
+                    inside = dict(fields(value))
+                    found.append((inside[1].decode(), np.frombuffer(inside[2], "<f4")[0]))
+        at += 16 + size
+    return found
+
+
 def many_metrics():
     """All of them stand in every log, whose rows then have more than 4,000 characters."""
     count = 300
-    text = "".join("  metric a_metric_with_a_long_name_%d = %d * mean[B] abs(p - y)\n" % (i, i) for i in range(count))
+    text = "  metric %s = mean[B] p\n" % LONG
+    text += "".join("  metric a_metric_with_a_long_name_%d = %d * mean[B] abs(p - y)\n" % (i, i) for i in range(count))
     exe = program("many", text + "  optimizer sgd(lr = 0.01)\n  steps 4\n  every 1 log(csv, jsonl, tensorboard, html)\n  every 2 eval(valid)\n")
     folder, out = data("many"), programs.FOLDER / "many-out"
     for again in ((), ("--resume", "--steps", "4")):
@@ -79,8 +116,9 @@ def many_metrics():
     expect(not table[0][name % 1] and table[3][name % (count - 1)], "in the rows of its steps alone")
     lines = [json.loads(line) for line in open(out / "log.jsonl")]
     expect(len(lines) == 4 and all(name % i in lines[3] for i in range(count)), "log.jsonl has them")
-    events = (out / "tensorboard" / "events.out.tfevents.0.cinch").read_bytes()
-    expect(all(events.count((name % i).encode() + b"\x15") == 2 for i in range(count)), "and so has TensorBoard's file, twice each")
+    tags = [tag for tag, _ in tensorboard((out / "tensorboard" / "events.out.tfevents.0.cinch").read_bytes())]
+    expect(all(tags.count(name % i) == 2 for i in range(count)), "and so has TensorBoard's file, twice each")
+    expect(tags.count("valid." + LONG) == 2, "with names of more than 128 letters")
     expect((name % (count - 1)) in (out / "log.html").read_text(), "and the page")
 
 
