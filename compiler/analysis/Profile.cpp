@@ -1,6 +1,7 @@
 // Profile.cpp: the profile to and from JSON.
 #include "compiler/analysis/Profile.h"
 #include "compiler/solve/UserFolder.h"
+#include "compiler/solve/ParseJson.h"
 
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
@@ -83,7 +84,7 @@ static bool parseTiles(const Array &list, kernels::TileTable &table, std::string
 }
 
 bool parseProfile(const std::string &text, Profile &profile, std::string &error) {
-  auto parsed = llvm::json::parse(text);
+  auto parsed = parseJson(text);
   if (!parsed) {
     error = "no JSON: " + llvm::toString(parsed.takeError());
     return false;
@@ -113,8 +114,9 @@ bool parseProfile(const std::string &text, Profile &profile, std::string &error)
       MachineRates rates;
       auto read = [&](llvm::StringRef name, double &rate) {
         auto number = entry->getNumber(name);
-        if (!number || !std::isfinite(*number) || !(*number > 0)) {
-          error = "expected \"" + name.str() + "\" to be a number above 0 for " + std::to_string(last) + " threads";
+        // Rates a second, and seconds to start a kernel, with much room around what machines have.
+        if (!number || !(*number > 1e-15) || !(*number < 1e21)) {
+          error = "expected \"" + name.str() + "\" to be a number from 1e-15 to 1e21 for " + std::to_string(last) + " threads";
           return false;
         }
         rate = *number;

@@ -28,7 +28,9 @@ static int writeWhole(const std::string &output, llvm::function_ref<bool(std::st
     llvm::errs() << "cinch: cannot write '" << output << "': " << code.message() << "\n";
     return 5;
   };
-  std::error_code code = llvm::sys::fs::create_directories(llvm::sys::path::parent_path(output));
+  std::error_code code;
+  if (llvm::StringRef folder = llvm::sys::path::parent_path(output); !folder.empty())
+    code = llvm::sys::fs::create_directories(folder);
   if (!code)
     code = llvm::sys::fs::createUniqueFile(output + ".new-%%%%%%", fd, temporary);
   if (code)

@@ -68,11 +68,15 @@ double detail::secondsNow() {
 std::string check(const ArenaProblem &p) {
   if (p.alignment < 1)
     return "alignment " + std::to_string(p.alignment) + " is not positive";
+  double all = 0; // bytes
   for (size_t i = 0; i < p.buffers.size(); ++i) {
     const ArenaBuffer &b = p.buffers[i];
     std::string who = "buffer " + std::to_string(i) + ": ";
     if (b.size < 0)
       return who + "size " + std::to_string(b.size) + " is negative";
+    constexpr int64_t kMost = int64_t(1) << 60;
+    if (b.size > kMost || p.alignment > kMost || b.fixedOffset > kMost || (all += double(roundUp(b.size, p.alignment))) > double(kMost))
+      return who + "more than 2^60 bytes with those before it";
     if (b.lower >= b.upper)
       return who + "its life [" + std::to_string(b.lower) + ", " + std::to_string(b.upper) + ") is empty";
     if (b.fixedOffset >= 0 && b.fixedOffset % p.alignment)

@@ -2,6 +2,7 @@
 #include "compiler/solve/CommandFlags.h"
 #include "compiler/solve/dag/Dag.h"
 #include "compiler/solve/Memory.h"
+#include "compiler/solve/ParseJson.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringExtras.h"
@@ -49,7 +50,7 @@ std::string parse(const std::vector<std::string> &arguments, bool remat, Flags &
 
 // Node-link JSON to a graph; the message is empty if it is one.
 std::string readDag(llvm::StringRef text, Dag &d) {
-  llvm::Expected<llvm::json::Value> parsed = llvm::json::parse(text);
+  llvm::Expected<llvm::json::Value> parsed = parseJson(text);
   if (!parsed)
     return llvm::toString(parsed.takeError());
   const llvm::json::Object *root = parsed->getAsObject();

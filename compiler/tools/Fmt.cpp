@@ -12,24 +12,26 @@ namespace cinch {
 
 // Beside the file, then renamed over it: whoever reads it meanwhile sees the old text or the new one.
 static bool replaceFile(const std::string &path, const std::string &text) {
-  std::string temporary = path + ".fmt-tmp";
-  std::error_code error;
-  {
-    llvm::raw_fd_ostream out(temporary, error);
-    if (!error) {
-      out << text;
-      out.close();
-      error = out.error();
-      out.clear_error();
-    }
+  llvm::SmallString<256> file, temporary; // what a link leads to, not the link
+  int fd = -1;
+  std::error_code error = llvm::sys::fs::real_path(path, file);
+  if (!error)
+    error = llvm::sys::fs::createUniqueFile(file + ".fmt-%%%%%%", fd, temporary);
+  if (!error) {
+    llvm::raw_fd_ostream out(fd, true);
+    out << text;
+    out.close();
+    error = out.error();
+    out.clear_error();
   }
   if (auto mode = llvm::sys::fs::getPermissions(path); !error && mode)
     error = llvm::sys::fs::setPermissions(temporary, *mode);
   if (!error)
-    error = llvm::sys::fs::rename(temporary, path);
+    error = llvm::sys::fs::rename(temporary, file);
   if (!error)
     return true;
-  llvm::sys::fs::remove(temporary);
+  if (!temporary.empty())
+    llvm::sys::fs::remove(temporary);
   llvm::errs() << "cinch: cannot write '" << path << "': " << error.message() << "\n";
   return false;
 }

@@ -154,6 +154,12 @@ for words, said in {("--tune", "nowhere.cinch"): "nowhere.cinch", ("--tune", row
 done = cinch("calibrate", "--tune", rows, "--memory-budget", "1KiB", "-o", profile_to_tune)
 verdicts.expect(done.returncode == 1 and "smallest budget that compiles" in done.stderr, f"--tune of what is refused: {done.returncode}: {done.stderr}")
 
+# A file in the current folder.
+(programs.FOLDER / "bare.json").write_text(profile_to_tune.read_text())
+done = subprocess.run([programs.CINCH, "calibrate", "--tune", rows, "--time-limit", "1", "--microbatch", "64", "-o", "bare.json"], cwd=programs.FOLDER,
+                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+verdicts.expect(done.returncode == 0, f"calibrate -o bare.json: exit {done.returncode}: {done.stdout}")
+
 # What is no profile.
 wrong = {
     "empty": "", "garbage": "\0\1\2", "another JSON": "{}", "a list": "[1, 2]", "another version": json.dumps({**made, "version": 2}),
@@ -161,6 +167,9 @@ wrong = {
     "a rate of zero": json.dumps({**made, "measured": [{**made["measured"][0], "loop_flops": 0}]}),
     "a rate missing": json.dumps({**made, "measured": [{"threads": 1}]}),
     "messages that take no time": json.dumps({**made, "measured": [{**made["measured"][0], "message_seconds": 0}]}),
+    "a rate of no machine": json.dumps({**made, "measured": [{**made["measured"][0], "loop_flops": 1e-290}]}),
+    "a start that takes for ever": json.dumps({**made, "measured": [{**made["measured"][0], "launch_seconds": 1e300}]}),
+    "brackets alone": "[" * 300000,
     "a rate in words": json.dumps({**made, "measured": [{**made["measured"][0], "loop_flops": "fast"}]}),
     "threads not rising": json.dumps({**made, "measured": made["measured"][::-1]}),
     "cut off": json.dumps(made)[:100],

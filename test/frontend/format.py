@@ -111,6 +111,11 @@ def main():
     expect(done.returncode == 1 and "E0010" in done.stdout and wrong.read_text() == "dim B = = 8\n", "errors: " + done.stdout)
     expect(call(folder / "nowhere.cinch").returncode == 2 and call().returncode == 2, "nothing to format")
     expect(sorted(p.name for p in folder.iterdir()) == ["messy.cinch", "tidy.cinch", "wrong.cinch"], "nothing is left behind")
+    link = folder / "link.cinch"
+    link.symlink_to("messy.cinch")
+    messy.write_text(MESSY)
+    done = call(link)
+    expect(done.returncode == 0 and link.is_symlink() and messy.read_text() == TIDY, "a link stays one, and what it leads to is formatted: " + done.stdout)
 
 
 main()

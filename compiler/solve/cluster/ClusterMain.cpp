@@ -2,6 +2,7 @@
 #include "compiler/solve/CommandFlags.h"
 #include "compiler/solve/cluster/Cluster.h"
 #include "compiler/solve/stages/JsonFields.h"
+#include "compiler/solve/ParseJson.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
@@ -104,7 +105,7 @@ template <typename T> std::string readFile(const std::string &file, T &to, std::
   auto buffer = llvm::MemoryBuffer::getFile(file);
   if (!buffer)
     return "cannot read `" + file + "`: " + buffer.getError().message();
-  llvm::Expected<llvm::json::Value> parsed = llvm::json::parse((*buffer)->getBuffer());
+  llvm::Expected<llvm::json::Value> parsed = parseJson((*buffer)->getBuffer());
   std::string error = parsed ? read(*parsed, to) : llvm::toString(parsed.takeError());
   return error.empty() ? "" : file + ": " + error;
 }

@@ -68,6 +68,8 @@ std::string check(const Cluster &c) {
     if (g.nodes < 1 || g.devices < 1 || g.memory < 1)
       return "nodes, devices and memory of a group must be at least 1";
     all += int64_t(g.nodes) * g.devices;
+    if (all > int64_t(1) << 40)
+      break; // too many, which is said below
     if (g.flops.empty() || !positive(g.bandwidth) || !positive(g.link.bandwidth) || !(g.link.latency >= 0))
       return "expected flops, bandwidth and link of a group";
     for (auto &[precision, rate] : g.flops)

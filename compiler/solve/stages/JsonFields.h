@@ -77,7 +77,7 @@ public:
   template <typename T> void integers(llvm::StringRef key, std::vector<T> &to) {
     if (const llvm::json::Array *list = array(key))
       for (const llvm::json::Value &v : *list) {
-        if (v.getAsInteger())
+        if (v.getAsInteger() && int64_t(T(*v.getAsInteger())) == *v.getAsInteger())
           to.push_back(T(*v.getAsInteger()));
         else
           fail("expected integers in `" + key.str() + "`");

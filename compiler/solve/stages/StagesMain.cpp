@@ -2,6 +2,7 @@
 #include "compiler/solve/CommandFlags.h"
 #include "compiler/solve/stages/JsonFields.h"
 #include "compiler/solve/stages/Split.h"
+#include "compiler/solve/ParseJson.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/ErrorHandling.h"
@@ -45,7 +46,7 @@ Segment readSegment(const llvm::json::Value &value, size_t index, int64_t &outpu
 
 // The problem of the file's text; `budget`: bytes of every worker, negative if the file does not say.
 std::string readProblem(llvm::StringRef text, SplitProblem &p, int64_t &budget) {
-  llvm::Expected<llvm::json::Value> parsed = llvm::json::parse(text);
+  llvm::Expected<llvm::json::Value> parsed = parseJson(text);
   if (!parsed)
     return llvm::toString(parsed.takeError());
   std::string error, schedule = "1f1b";
@@ -58,6 +59,8 @@ std::string readProblem(llvm::StringRef text, SplitProblem &p, int64_t &budget) 
   f.number("latency", p.latency), f.number("bandwidth", p.bandwidth);
   if (const llvm::json::Value *v = f.any("budget"); v && v->getAsArray())
     f.integers("budget", p.budgets);
+  else if (v && v->getAsNumber() && *v->getAsNumber() < 0)
+    f.fail("expected `budget` to be at least 0");
   else
     f.integer("budget", budget);
   std::vector<int64_t> outputs;
