@@ -88,6 +88,28 @@ void hear(int64_t from, List<Sent> &order) {
 }
 
 // ---- Finding one another
+CUdeviceptr placeOf(const ChannelSpec &spec, int64_t box) {
+  return gpus[0].arena + uint64_t(spec.at - workers[0].at) + uint64_t(box) * uint64_t(spec.boxBytes());
+}
+
+// NCCL connects the ends of a lane with its first message, and both calls wait for one another, on the host. A step begins with what a worker
+// receives, so two workers that send to one another would wait for ever. Here both ends are at the same lane. What comes goes to a mailbox.
+int64_t connect(NcclComm comm, const DeviceMeeting &meeting) {
+  constexpr size_t kFew = 4; // bytes
+  Gpu &gpu = gpus[0];
+  int result = 0;
+  if (meeting.to != workers[0].number)
+    result = nccl.send(reinterpret_cast<const void *>(gpu.arena), kFew, kNcclBytes, 1, comm, gpu.stream);
+  for (const ChannelSpec &channel : run.meta.channels)
+    if (meeting.to == workers[0].number && channel.to == meeting.to && channel.from == meeting.from) {
+      result = nccl.receive(reinterpret_cast<void *>(placeOf(channel, 0)), kFew, kNcclBytes, 0, comm, gpu.stream);
+      break;
+    }
+  if (result == 0)
+    expect(cuda.waitForStream(gpu.stream), "wait for the first message of a lane");
+  return result;
+}
+
 int64_t join(const DeviceMeeting &meeting) {
   use(gpus[0]);
   const int64_t before = freeBytes();
@@ -104,7 +126,7 @@ int64_t join(const DeviceMeeting &meeting) {
     incomingLanes[meeting.from].comm = comm;
   else
     outgoingLanes[meeting.to].comm = comm;
-  return 0;
+  return meeting.to < 0 ? 0 : connect(comm, meeting);
 }
 
 int64_t find() {
@@ -139,10 +161,6 @@ void begin() {
     }
   }
   carries = true;
-}
-
-CUdeviceptr placeOf(const ChannelSpec &spec, int64_t box) {
-  return gpus[0].arena + uint64_t(spec.at - workers[0].at) + uint64_t(box) * uint64_t(spec.boxBytes());
 }
 
 // Asks NCCL for the lane's next messages, as long as their mailboxes are empty, or will be when the device is done with what it was asked for.

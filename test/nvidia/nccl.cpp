@@ -28,6 +28,7 @@ struct Way { // from one member to another
   std::atomic<int> state; // 0: nothing, 1: its receiver waits, 2: it is there
   size_t bytes;
   bool captured; // on its receiver's side; on both or none, NVIDIA says
+  std::atomic<bool> sends, receives; // whether its ends have asked for a message
 };
 struct Shared {
   std::atomic<int> joined, opened;
@@ -70,6 +71,15 @@ int check(const Comm &comm, const Stream &stream, const void *at, size_t bytes, 
   if (stream.device != comm.device || !isOn(*comm.device, reinterpret_cast<uint64_t>(at), bytes) || bytes > kSpace)
     return kInvalidArgument;
   return peer < 0 || peer >= comm.count || peer == comm.rank ? kInvalidArgument : 0;
+}
+
+// The first message of a way connects its ends. Both calls wait for one another, on the host.
+void connect(Comm &comm, int from, int to) {
+  Way &way = comm.shared->ways[from][to];
+  (comm.rank == from ? way.sends : way.receives) = true;
+  for (int waited = 0; !way.sends || !way.receives; usleep(1000))
+    if (++waited > 20000)
+      fault("NCCL: the first message from one member to another is " + std::string(way.sends ? "sent and never received" : "received and never sent"));
 }
 
 int asked(Stream &stream, std::function<int()> run) { return ask(stream, {std::move(run)}) ? 1 : 0; }
@@ -128,6 +138,8 @@ int ncclCommInitRank(void **made, int count, ncclUniqueId id, int rank) {
   return 0;
 }
 int ncclSend(const void *from, size_t bytes, int type, int peer, void *handle, void *to) {
+  if (auto *comm = static_cast<Comm *>(handle); peer >= 0 && peer < comm->count)
+    connect(*comm, comm->rank, peer);
   Lock lock(mutex);
   auto &comm = *static_cast<Comm *>(handle);
   auto &stream = *static_cast<Stream *>(to);
@@ -150,6 +162,8 @@ int ncclSend(const void *from, size_t bytes, int type, int peer, void *handle, v
   });
 }
 int ncclRecv(void *into, size_t bytes, int type, int peer, void *handle, void *to) {
+  if (auto *comm = static_cast<Comm *>(handle); peer >= 0 && peer < comm->count)
+    connect(*comm, peer, comm->rank);
   Lock lock(mutex);
   auto &comm = *static_cast<Comm *>(handle);
   auto &stream = *static_cast<Stream *>(to);
