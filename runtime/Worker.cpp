@@ -119,7 +119,10 @@ struct Call {
 static void startSlots(Worker &worker) {
   for (const Stored &slot : run.meta.slots)
     if (int64_t at = worker.placeOf(slot); slot.startsFrom >= 0 && at >= 0) {
-      memcpy(arenaAt(at), arenaAt(worker.placeOf(run.meta.parameters[slot.startsFrom])), size_t(slot.partBytes()));
+      const int64_t from = worker.placeOf(run.meta.parameters[slot.startsFrom]);
+      if (from < 0)
+        failInternal("%s starts as a parameter that another worker has", slot.path);
+      memcpy(arenaAt(at), arenaAt(from), size_t(slot.partBytes()));
       toDevice(at, slot.partBytes());
     }
 }

@@ -3,6 +3,7 @@
 
 #include "dialects/nn/Held.h"
 #include "dialects/nn/NN.h"
+#include "dialects/nn/Versions.h"
 #include "dialects/nn/Pieces.h"
 
 using namespace mlir;
@@ -124,6 +125,20 @@ void StageHomes::placeOwners() {
       }
   }
   keepTogether();
+  keepVersions();
+}
+
+// The older versions of a parameter start as it does, and each becomes the next one: they lie beside it, wherever they are read.
+void StageHomes::keepVersions() {
+  for (BlockArgument argument : func::FuncOp(step.function).getArguments()) {
+    StringRef name = nameOfArgument(step, argument);
+    if (!func::FuncOp(step.function).getArgAttr(argument.getArgNumber(), nn::kSlotAttr) || !nn::isVersion(name))
+      continue;
+    if (auto owner = owners.find(name.rsplit('.').first); owner != owners.end()) {
+      const int segment = owner->second; // the map may grow
+      owners[name] = segment;
+    }
+  }
 }
 
 // Single numbers may be updated by one kernel together: they lie together.

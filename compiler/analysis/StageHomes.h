@@ -49,6 +49,7 @@ private:
   void findSegments();
   void placeOwners();
   void keepTogether();
+  void keepVersions();
   void placeBefore();
   void placeEarlyLoops();
   void placeForward();

@@ -9,16 +9,21 @@ namespace cinch {
 
 static constexpr int kWholeNeed = analysis::ShardForms::kWhole, kSharedNeed = analysis::ShardForms::kShared;
 
-// Hints and places of an op hold for the ops that it becomes, in each shard.
+// Hints and places of an op hold for the ops that it becomes, in each shard. That its result is rounded holds for the last of them alone (`giveRounding`).
 void ShardBuilder::mark(Operation *before, Operation *source, int64_t shard) {
   Builder b(source->getContext());
   for (Operation *op = before ? before->getNextNode() : &source->getBlock()->front(); op != source; op = op->getNextNode()) {
     for (NamedAttribute attribute : source->getDiscardableAttrs())
-      if (!op->hasAttr(attribute.getName()))
+      if (attribute.getName() != nn::kRoundedAttr && !op->hasAttr(attribute.getName()))
         op->setDiscardableAttr(attribute.getName(), attribute.getValue());
     if (shard >= 0 && !op->hasAttr(nn::kShardAttr))
       op->setAttr(nn::kShardAttr, b.getI64IntegerAttr(shard));
   }
+}
+
+void ShardBuilder::giveRounding(Operation *source, Value result) {
+  if (Attribute rounded = source->getDiscardableAttr(nn::kRoundedAttr))
+    result.getDefiningOp()->setDiscardableAttr(nn::kRoundedAttr, rounded);
 }
 
 Value ShardBuilder::onShard(Operation *op, int64_t shard, llvm::function_ref<Value(nn::GradientBuilder &)> build) {
@@ -140,6 +145,8 @@ SmallVector<Value> ShardBuilder::writePart(nn::GradientBuilder &b, Operation *op
   for (unsigned i = 0; i < op->getNumOperands(); ++i)
     operands.map(op->getOperand(i), op->getOperand(i)); // one value may be needed in two forms: they are set one by one
   Operation *copy = b.opBuilder().clone(*op, operands);
+  if (way.sums) // the sum is rounded
+    copy->removeDiscardableAttr(nn::kRoundedAttr);
   for (unsigned i = 0; i < op->getNumOperands(); ++i)
     copy->setOperand(i, operand(op, way, i, shard));
   for (auto [result, form] : llvm::zip(copy->getResults(), way.gives))
@@ -161,6 +168,7 @@ SmallVector<Value> ShardBuilder::writePart(nn::GradientBuilder &b, Operation *op
 void ShardBuilder::write(Operation *op, const Way &way) {
   if (auto loss = dyn_cast<nn::CrossEntropyOp>(op); loss && way.sums) {
     Value all = crossEntropy(loss, way);
+    giveRounding(op, all);
     made[op->getResult(0)] = {{}, {}, all, {}};
     replaced.push_back(op);
     return;
@@ -179,6 +187,7 @@ void ShardBuilder::write(Operation *op, const Way &way) {
   for (auto [i, result] : llvm::enumerate(op->getResults()))
     if (way.sums) {
       Value all = overShards(op, parts[i]);
+      giveRounding(op, all);
       made[result] = {{}, {}, all, {}};
     } else {
       made[result] = {way.gives[i], parts[i], {}, {}};

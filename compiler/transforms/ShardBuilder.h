@@ -23,6 +23,7 @@ private:
   // The parts of an argument take its place.
   void splitArguments();
   // Ops made for a shard get what is known of the op that they are made for.
+  void giveRounding(mlir::Operation *source, mlir::Value result);
   void mark(mlir::Operation *before, mlir::Operation *source, int64_t shard);
   Value whole(Value);
   Value part(Value, ShardForm, int64_t shard);

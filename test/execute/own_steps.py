@@ -93,7 +93,7 @@ def against_numpy(data, x, y):
 
 
 def same_bits(data):
-    for number, way in enumerate(("ring_average(3)", "async(3)", "async(2, delay = 1)", "ring_average(2)")):
+    for number, way in enumerate(("ring_average(3)", "async(3)", "async(2, delay = 3)", "ring_average(2)")):
         count = int(way[way.index("(") + 1])
         program = programs.source("bits%d" % number, PROGRAM % (OPTIMIZERS["adamw"][0] + "\n  ema 0.9\n  combine " + way))
         grids = [([], 1), (["--microbatch", "1"], 1), (["--stages", "2", "--microbatch", "2"], 2),
