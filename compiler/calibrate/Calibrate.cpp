@@ -99,7 +99,7 @@ static std::string lineOf(const Product &product, const Tuned &tuned) {
 int tune(mlir::ModuleOp scheduled, const std::string &path, int threads, double limit) {
   double begin = now();
   std::vector<Product> products = productsOf(scheduled);
-  std::string cpu = llvm::sys::getHostCPUName().str();
+  const std::string cpu = "native"; // LLVM's name of it may have instructions that this machine hides
   kernels::TileTable found;
   llvm::outs() << llvm::formatv("{0} products of the program, on {1} thread{2}; GFLOP/s by the built-in rules and by what was found\n", products.size(),
                                 threads, threads == 1 ? "" : "s")

@@ -318,6 +318,22 @@ static void makeCallable(Module &module) {
   }
 }
 
+// Where the CPU has no instruction that rounds to bf16, LLVM calls this one, which GCC 12 does not have: to nearest, ties to even.
+static void defineRounding(Module &module) {
+  LLVMContext &context = module.getContext();
+  IRBuilder<> b(context);
+  auto *type = FunctionType::get(b.getBFloatTy(), {b.getFloatTy()}, false);
+  auto *function = Function::Create(type, GlobalValue::ExternalLinkage, "__truncsfbf2", module);
+  function->setVisibility(GlobalValue::HiddenVisibility);
+  b.SetInsertPoint(BasicBlock::Create(context, "", function));
+  Value *x = function->getArg(0), *bits = b.CreateBitCast(x, b.getInt32Ty());
+  Value *odd = b.CreateAnd(b.CreateLShr(bits, 16), 1);
+  Value *rounded = b.CreateLShr(b.CreateAdd(b.CreateAdd(bits, b.getInt32(0x7fff)), odd), 16);
+  Value *quiet = b.CreateOr(b.CreateLShr(bits, 16), b.getInt32(0x40));
+  Value *half = b.CreateTrunc(b.CreateSelect(b.CreateFCmpUNO(x, x), quiet, rounded), b.getInt16Ty());
+  b.CreateRet(b.CreateBitCast(half, b.getBFloatTy()));
+}
+
 int main(int argc, char **argv) {
   const char *input = nullptr, *output = nullptr;
   bool check = false;
@@ -357,6 +373,7 @@ int main(int argc, char **argv) {
   if (check)
     showAccesses(*module);
   makeCallable(*module);
+  defineRounding(*module);
   if (verifyModule(*module, &errs()))
     return 1;
   std::error_code code;
