@@ -1,7 +1,7 @@
 // Profile.cpp: the profile to and from JSON.
 #include "compiler/analysis/Profile.h"
-#include "compiler/solve/UserFolder.h"
 #include "compiler/solve/ParseJson.h"
+#include "compiler/solve/UserFolder.h"
 
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"

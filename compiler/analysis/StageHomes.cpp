@@ -3,8 +3,8 @@
 
 #include "dialects/nn/Held.h"
 #include "dialects/nn/NN.h"
-#include "dialects/nn/Versions.h"
 #include "dialects/nn/Pieces.h"
+#include "dialects/nn/Versions.h"
 
 using namespace mlir;
 

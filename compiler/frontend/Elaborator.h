@@ -254,6 +254,8 @@ private:
   Value evalScan(const ast::Expr &expr, Frame &frame);
   bool findLooped(const ast::Expr &call, Frame &frame, Looped &looped);
   bool cutAlong(const ActiveLoop &loop, Argument &arg, std::optional<size_t> &firstAxis, Frame &frame);
+  bool keepsTypes(const std::vector<Argument> &args, const std::vector<int> &states, const std::vector<Tensor> &before, const std::vector<Tensor> &after,
+                  Span span, Frame &frame);
   bool runLoop(const ActiveLoop &loop, std::vector<Argument> args, const std::vector<int> &states, Span span, Frame &frame,
                const std::function<Value(const std::vector<Argument> &)> &body, std::vector<Tensor> &after);
   Value loopResults(OpKind kind, const ActiveLoop &loop, const std::vector<Tensor> &after, size_t axis, Span span, Frame &frame);

@@ -64,6 +64,30 @@ static int tensorParameter(const LayerItem &layer, const std::vector<Argument> &
   return -1;
 }
 
+// Whether each state has the type of the result that feeds it, and all of them the batch axis or none.
+bool Elaborator::keepsTypes(const std::vector<Argument> &args, const std::vector<int> &states, const std::vector<Tensor> &before,
+                            const std::vector<Tensor> &after, Span span, Frame &frame) {
+  bool withBatch = false, without = false;
+  for (size_t i = 0; i < states.size(); ++i) {
+    bool same = before[i].dtype == after[i].dtype && before[i].axes.size() == after[i].axes.size();
+    for (size_t a = 0; same && a < before[i].axes.size(); ++a)
+      same = sameSize(before[i].axes[a], after[i].axes[a]);
+    if (!same) {
+      report(Code::E0702, args[states[i]].span,
+             "result " + std::to_string(i + 1) + " is " + typeOf(after[i]) + ", but the state that it feeds is " + typeOf(before[i]), frame)
+          .help("a state has one type in every trip");
+      return false;
+    }
+    (batchAxis(before[i].axes) >= 0 ? withBatch : without) = true;
+  }
+  if (withBatch && without) {
+    report(Code::E0702, span, "some states of this loop have the batch axis and others have not", frame)
+        .help("give all of them the batch axis");
+    return false;
+  }
+  return true;
+}
+
 // Runs the body on types and leaves its results after one trip in `after`. `states`: the places in `args` of what the results feed.
 bool Elaborator::runLoop(const ActiveLoop &loop, std::vector<Argument> args, const std::vector<int> &states, Span span, Frame &frame,
                          const std::function<Value(const std::vector<Argument> &)> &body, std::vector<Tensor> &after) {
@@ -125,27 +149,9 @@ bool Elaborator::runLoop(const ActiveLoop &loop, std::vector<Argument> args, con
     if (grows)
       loopsMade = firstLoop, blocks = firstBlock;
   }
-  bool withBatch = false, without = false;
   for (const Tensor &carried : after)
     graph->at(carried.op).named = false; // stays f32 in `precision bf16`
-  for (size_t i = 0; i < states.size(); ++i) {
-    bool same = before[i].dtype == after[i].dtype && before[i].axes.size() == after[i].axes.size();
-    for (size_t a = 0; same && a < before[i].axes.size(); ++a)
-      same = sameSize(before[i].axes[a], after[i].axes[a]);
-    if (!same) {
-      report(Code::E0702, args[states[i]].span,
-             "result " + std::to_string(i + 1) + " is " + typeOf(after[i]) + ", but the state that it feeds is " + typeOf(before[i]), frame)
-          .help("a state has one type in every trip");
-      return leave(false);
-    }
-    (batchAxis(before[i].axes) >= 0 ? withBatch : without) = true;
-  }
-  if (withBatch && without) {
-    report(Code::E0702, span, "some states of this loop have the batch axis and others have not", frame)
-        .help("give all of them the batch axis");
-    return leave(false);
-  }
-  return leave(true);
+  return leave(keepsTypes(args, states, before, after, span, frame));
 }
 
 Value Elaborator::loopResults(OpKind kind, const ActiveLoop &loop, const std::vector<Tensor> &after, size_t axis, Span span, Frame &frame) {

@@ -4,7 +4,7 @@
 
 #include "llvm/Support/JSON.h"
 
-#include <string>
+#include <system_error>
 
 namespace cinch {
 
