@@ -230,10 +230,7 @@ std::shared_ptr<ScanProblem> KernelProblems::buildTrip(plan::LoopOp loop, bool i
     problem->kernels.push_back(kernel);
   }
   auto count = double(loop.getCount());
-  auto sum = [&](solve::Linear &to, const solve::Linear &from) {
-    to.fixed += count * from.fixed, to.perExample += count * from.perExample;
-  };
-  trips.seconds = trips.flops = trips.traffic = {};
+  trips.seconds = {}, trips.flops = trips.traffic = {};
   trips.work = solve::Kernel::Nothing;
   for (auto [i, op] : llvm::enumerate(problem->kernels)) {
     solve::Kernel kernel;
@@ -254,7 +251,7 @@ std::shared_ptr<ScanProblem> KernelProblems::buildTrip(plan::LoopOp loop, bool i
       if (problem->local[to] && problem->local[from])
         inPlace.push_back({to, from});
     kernel.inPlace = std::move(inPlace);
-    sum(trips.seconds, kernel.seconds), sum(trips.flops, kernel.flops), sum(trips.traffic, kernel.traffic);
+    trips.seconds.add(kernel.seconds, count), trips.flops.add(kernel.flops, count), trips.traffic.add(kernel.traffic, count);
     graph.kernels.push_back(std::move(kernel));
   }
   for (unsigned i = 0; i < loop.getInits().size(); ++i)

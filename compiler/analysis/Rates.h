@@ -2,6 +2,7 @@
 #ifndef CINCH_COMPILER_ANALYSIS_RATES_H
 #define CINCH_COMPILER_ANALYSIS_RATES_H
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,6 +36,8 @@ struct MachineRates {
   double attendGrad = 0; // its gradient
   double loop = 0;       // element-wise and row-wise work, in additions
   double bytes = 0;      // bytes a second from and to memory
+  double near = 0;       // bytes a second from and to the caches that each core has for itself
+  int64_t nearBytes = 0; // of these caches; 0: all traffic is priced as memory's
   double launch = 0;     // seconds to start a kernel
   double tensor = 0;     // operations a second: products of bf16 by AMX or vdpbf16ps; 0: the CPU has none
   double message = 0;    // seconds until a worker that waits for a message goes on with it, beside the copying of its bytes

@@ -16,7 +16,7 @@ struct Sample {
   double seconds = 0;
 };
 
-// The model's time for a sample: the formula of priceKernel.
+// The model's time for a sample: the formula of priceKernel, with one rate of memory, wherever what is touched lies.
 double predict(const analysis::MachineRates &, const Sample &);
 
 // The rates under which the samples' predicted times are nearest to the measured ones: least sum of |log(predicted /

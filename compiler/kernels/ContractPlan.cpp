@@ -387,7 +387,7 @@ ContractPlan planContract(const ContractSpec &given, const TargetInfo &target) {
   plan.c = spec.c;
   plan.bounds = spec.bounds;
   plan.manyRegisters = target.lanes >= 16;
-  plan.prefersFewLoads = target.amx;
+  plan.prefersFewLoads = target.fewLoads;
   ContractPlan byAmx = plan;
   formDims(plan, spec);
   if (plan.nothing || plan.overLanes)

@@ -51,6 +51,7 @@ struct TargetInfo {
   int lanes = 16;     // f32 lanes of a vector register: 16 (AVX-512, 32 registers) or 8 (AVX2, 16 registers)
   int processors = 0; // of a GPU: its multiprocessors; 0: a CPU
   bool dots = false;  // has a quick vdpbf16ps, which makes two steps of a chain of a product of bf16
+  bool fewLoads = false; // of tiles of a product that need as many FMAs the one that loads least is the quickest
   bool amx = false;   // has tdpbf16ps, which adds a whole block of 32 to 16 x 16 results of a product of bf16
   bool warpgroups = false; // of a GPU: has wgmma
   std::shared_ptr<const TileTable> tiles; // measured tilings of products (Tiling.h); null: the built-in rules

@@ -33,6 +33,11 @@ struct Bytes {
     const auto &[fixed, perExample] = linear;
     put(fixed), put(perExample);
   }
+  void put(const Seconds &seconds) {
+    put(static_cast<const Linear &>(seconds)), put(seconds.near.size());
+    for (auto &[most, perExample] : seconds.near)
+      put(most), put(perExample);
+  }
   void put(const ByteTable &bytes) {
     const auto &[otherwise, exactly] = bytes;
     put(otherwise), put(exactly.size());

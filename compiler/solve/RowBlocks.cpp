@@ -156,7 +156,7 @@ private:
     kernel.section = out.trip.mainLoop();
     kernel.recomputable = false;
     double share = double(block.examples) * double(block.positions) / double(g.positions) * shareOfRows(known.made); // of an example
-    kernel.seconds = {from.seconds.at(share), 0};
+    kernel.seconds = from.seconds.at(share);
     kernel.flops = {from.flops.at(share), 0}, kernel.traffic = {from.traffic.at(share), 0};
     kernel.reach.clear();
     int64_t bytes = scratch(out.range.kernels[i], rows.kernels.empty() ? nullptr : &known);
@@ -323,10 +323,8 @@ RowBlocked withRowBlocks(const StepGraph &g, const std::vector<RowRange> &ranges
     parts[r].range = ranges[r];
     if (std::string why = BlockBuilder(g, own, block, scratch, parts[r]).build(); !why.empty())
       return bad(why);
-    for (size_t i = size_t(ranges[r].again); i < ranges[r].kernels.size(); ++i) {
-      const Linear &seconds = g.kernels[ranges[r].kernels[i]].seconds;
-      parts[r].whole.fixed += seconds.fixed, parts[r].whole.perExample += seconds.perExample;
-    }
+    for (size_t i = size_t(ranges[r].again); i < ranges[r].kernels.size(); ++i)
+      parts[r].whole.add(g.kernels[ranges[r].kernels[i]].seconds);
     parts[r].packed = evaluate(parts[r].trip, {1, plainLoop(parts[r].trip)});
     if (!parts[r].packed->error.empty())
       return bad(parts[r].packed->error);

@@ -56,7 +56,7 @@ struct RowKernel : LoopBody {
   std::vector<int> work;    // kernels of the trip -> of `range`; -1: the copy of a band
   std::vector<TripRows> rows; // that they make, or sum over; empty: each all of the block's
   std::vector<int> buffers; // of the trip -> of the old (and the new) graph
-  Linear whole;             // predicted seconds of its kernels, once each, on all rows
+  Seconds whole;            // predicted seconds of its kernels, once each, on all rows
 };
 struct RowBlocked {
   std::string error; // not empty: no order of the kernels keeps the ranges together, or the block does not fit

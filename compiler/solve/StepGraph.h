@@ -15,6 +15,28 @@ namespace cinch::solve {
 struct Linear {
   double fixed = 0, perExample = 0;
   double at(double b) const { return fixed + perExample * b; }
+  void add(const Linear &o, double times = 1) { fixed += times * o.fixed, perExample += times * o.perExample; }
+};
+
+// Predicted seconds. Where few examples are worked on at a time, what the kernel before has written is still in the caches: up to so many
+// examples, each of them saves some time.
+struct Seconds : Linear {
+  struct Saving {
+    double most, perExample; // examples, seconds
+  };
+  std::vector<Saving> near; // of all kernels whose times were added up
+  Seconds(double fixed = 0, double perExample = 0) : Linear{fixed, perExample} {}
+  double at(double b) const {
+    double seconds = Linear::at(b);
+    for (const Saving &saving : near)
+      seconds -= b <= saving.most ? saving.perExample * b : 0;
+    return seconds;
+  }
+  void add(const Seconds &o, double times = 1) {
+    Linear::add(o, times);
+    for (const Saving &saving : o.near)
+      near.push_back({saving.most, times * saving.perExample});
+  }
 };
 
 // Bytes that are known at each micro-batch that may be chosen, and follow no rule between them.
@@ -65,7 +87,7 @@ struct LoopBody;
 struct Kernel {
   std::vector<int> reads, writes;   // buffers; an Accumulator that is read and written stands in `writes` only
   int section = 1;
-  Linear seconds;                   // predicted; the fixed part holds the launch
+  Seconds seconds;                  // the fixed part holds the launch
   Linear flops, traffic;            // what the prediction came from
   enum Work { Loop, Product, Attention, AttentionGrad, Nothing } work = Loop; // whose rate of the machine counts
   bool recomputable = true;         // false: writes an accumulator, or may run once only

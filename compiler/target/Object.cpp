@@ -76,8 +76,11 @@ static kernels::TargetInfo readInfo(const std::string &cpu) {
   info.lanes = wide ? 16 : machine ? 8 : 0;
   const bool words = wide && has("+avx512bf16");
   info.amx = words && has("+amx-tile,+amx-bf16");
-  // Intel's CPUs that have AMX take two cycles for a vdpbf16ps (Sapphire Rapids, measured), in which they begin four FMAs. A virtual machine may hide AMX.
-  info.dots = words && !machine->getTargetCPU().contains("rapids");
+  // Sapphire Rapids, Emerald Rapids and Granite Rapids. A virtual machine may hide their AMX.
+  const bool rapids = wide && machine->getTargetCPU().contains("rapids");
+  // They take two cycles for a vdpbf16ps (Sapphire Rapids, measured), in which they begin four FMAs.
+  info.dots = words && !rapids;
+  info.fewLoads = rapids;
   return info;
 }
 

@@ -74,6 +74,8 @@ private:
     }
     k.reads = std::move(reads), k.writes = std::move(writes), k.section = section;
     k.seconds = {double(1 + below(3)), double(1 + below(5))};
+    if (below(2))
+      k.seconds.near.push_back({double(1 + below(3)), 0.5 * k.seconds.perExample});
     k.scratch = kCell * std::max<int64_t>(0, below(4) - 1);
     k.name = "k" + std::to_string(g.kernels.size());
     for (int w : k.writes)

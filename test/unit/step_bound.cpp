@@ -27,6 +27,8 @@ static StepGraph randomStep(Random &random) {
     Kernel k;
     k.section = section, k.reads = std::move(reads), k.backward = backward;
     k.seconds = {double(1 + random.below(3)), double(1 + random.below(5))};
+    if (random.below(2))
+      k.seconds.near.push_back({double(1 + random.below(3)), 0.5 * k.seconds.perExample});
     k.scratch = 64 * random.below(3);
     k.name = "k" + std::to_string(g.kernels.size());
     g.kernels.push_back(k);

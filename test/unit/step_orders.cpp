@@ -64,6 +64,8 @@ private:
     Kernel k;
     k.name = "k" + std::to_string(g.kernels.size()), k.reads = reads;
     k.seconds = {double(random.below(3)), double(1 + random.below(6))};
+    if (random.below(2))
+      k.seconds.near.push_back({double(1 + random.below(3)), 0.5 * k.seconds.perExample});
     k.scratch = 64 * random.below(4);
     for (int i = 0; i < values; ++i) {
       int64_t large = farApart && random.below(2) ? 9 : 0;
