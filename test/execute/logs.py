@@ -190,24 +190,37 @@ def stopped_in_evaluation():
 
 
 def folders():
-    """A folder in that of the checkpoints is not deleted, and no run fails on it; who only reads deletes nothing."""
+    """What a user keeps beside checkpoints stays there, a folder or a file, and no run fails on it; who only reads deletes nothing."""
     rules = "  optimizer sgd(lr = 0.01)\n  steps 10\n  every 5 checkpoint(\"./run//\", keep = 2)\n"
     folder, out = data("folders"), programs.FOLDER / "folders-out"
     exe = program("folders", rules)
     programs.call([exe, "--data", folder, "--out", out])
     (out / "run" / "mine").mkdir()
     (out / "run" / "mine" / "note").write_text("kept")
+    (out / "run" / "notes.txt").write_text("kept")
+    (out / "run" / "step-00000005.safetensors.good").write_text("kept")
+    mine = ["mine", "notes.txt", "step-00000005.safetensors.good"]
+    steps = ["step-00000005.safetensors", "step-00000010.safetensors"]
     for _ in range(3):
         programs.call([exe, "--data", folder, "--out", out])
-    expect((out / "run.previous" / "mine" / "note").read_text() == "kept", "a folder of the user's is there: %s" % sorted(os.listdir(out)))
+        there = sorted(os.listdir(out / "run"))
+        expect(there == sorted(mine + steps), "what is the user's stays beside the new checkpoints: %s" % there)
+        expect(sorted(os.listdir(out / "run.previous")) == steps, "the old ones are moved: %s" % sorted(os.listdir(out / "run.previous")))
+    expect((out / "run" / "mine" / "note").read_text() == "kept", "a folder of the user's is as it was")
+    (out / "run.previous" / "notes.txt").write_text("kept")
+    for _ in range(2):
+        programs.call([exe, "--data", folder, "--out", out])
+    expect((out / "run.previous" / "notes.txt").read_text() == "kept", "a user's file among older ones is there: %s" % sorted(os.listdir(out)))
     expect((out / "run.previous-2").is_dir() and not (out / "run.previous-3").exists(), "the runs behind it take turns: %s" % sorted(os.listdir(out)))
     (out / "final.safetensors").unlink()
     unfinished = out / "run" / "step-00000099.safetensors.tmp"
     unfinished.write_text("")
+    other = out / "run" / "notes.tmp"
+    other.write_text("")
     programs.call([exe, "predict", "--on", "valid", "--data", folder, "--out", out])
     expect(unfinished.exists(), "predict removes what a run may be writing")
     programs.call([exe, "--data", folder, "--out", out, "--resume"])
-    expect(not unfinished.exists(), "a run that is resumed removes what a killed one left")
+    expect(other.exists() and not unfinished.exists(), "a run that is resumed removes what a killed one left, and nothing else")
 
 
 def same_table_at_once():
