@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """What a run writes beside its parameters, with rules that few people write: more metrics than fit into a line, two evaluations of one data set,
-a `best` that evaluates by itself, a run that is stopped inside an evaluation, folders in the folder of checkpoints, two processes that read the
+a `best` that evaluates by itself, a run that is stopped inside an evaluation, the bar of a terminal, folders in the folder of checkpoints, two processes that read the
 same table for the first time; and the memory that many files and wide tables take.
 
 usage: logs.py [NAME...]     NAME chooses by a part of the function's name
@@ -8,6 +8,7 @@ usage: logs.py [NAME...]     NAME chooses by a part of the function's name
 import csv
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -189,6 +190,28 @@ def stopped_in_evaluation():
     expect(pending > 0, "no run was stopped inside its evaluation")
 
 
+def small_losses_on_a_terminal():
+    """The bar of a terminal shows a loss with its exponent."""
+    rules = "  optimizer sgd(lr = 0)\n  steps 10\n"
+    exe = programs.compiled(programs.source("tiny", (HEAD + rules + "}\n").replace("(p - y) ^ 2", "(1e-6 * p) ^ 2")), "tiny")
+    control, terminal = pty.openpty()
+    process = subprocess.Popen([exe, "--data", data("tiny"), "--out", programs.FOLDER / "tiny-out"], stdout=terminal, stderr=terminal)
+    os.close(terminal)
+    drawn = b""
+    while piece := read_terminal(control):
+        drawn += piece
+    expect(process.wait() == 0, "it ends with %s" % process.returncode)
+    shown = [float(loss) for loss in re.findall(rb"\d/10  loss (\S+)  \d+ examples/s", drawn)]
+    expect(shown and all(0 < loss < 1e-9 for loss in shown), "losses in the bar: %s" % drawn[-300:])
+
+
+def read_terminal(control):
+    try:
+        return os.read(control, 4096)
+    except OSError:  # the other end is closed
+        return b""
+
+
 def folders():
     """What a user keeps beside checkpoints stays there, a folder or a file, and no run fails on it; who only reads deletes nothing."""
     rules = "  optimizer sgd(lr = 0.01)\n  steps 10\n  every 5 checkpoint(\"./run//\", keep = 2)\n"
@@ -364,7 +387,7 @@ train m on train seed 1 {
 
 
 def main():
-    tests = (many_metrics, two_evaluations, rows_of_best, stopped_in_evaluation, folders, same_table_at_once, many_files, wide_table, constant_column)
+    tests = (many_metrics, two_evaluations, rows_of_best, stopped_in_evaluation, small_losses_on_a_terminal, folders, same_table_at_once, many_files, wide_table, constant_column)
     for test in tests:
         if len(sys.argv) == 1 or any(name in test.__name__ for name in sys.argv[1:]):
             test()
