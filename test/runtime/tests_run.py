@@ -233,10 +233,12 @@ def into_a_full_disk(t, *command):
 
 
 def test_output_that_is_lost(t):
-    """A command whose result is what it prints says so if that is lost; a training goes on."""
+    """A command whose result is what it prints says so if that is lost; one that writes files goes on."""
     data, program = t.digits(), t.linear()
     code, err = into_a_full_disk(t, program, "--data", data, "--out", "a")
     t.check(code == 0 and os.path.exists(t.path("a", "final.safetensors")), "training goes on", err)
+    code, err = into_a_full_disk(t, program, "predict", "--data", data, "--out", "a")
+    t.check(code == 0 and os.path.exists(t.path("a", "predict", "valid", "logits.npy")), "predict writes files", err)
     for words in (["eval", "--data", data, "--out", "a"], ["eval", "--data", data, "--out", "a", "--quiet"], ["info"], ["--help"]):
         code, err = into_a_full_disk(t, program, *words)
         t.check(code == 5 and "cannot write to standard output: No space left" in err, " ".join(words), "%d %s" % (code, err))
