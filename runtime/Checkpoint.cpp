@@ -2,6 +2,7 @@
 // path.
 #include "runtime/Checkpoint.h"
 #include "runtime/Device.h"
+#include "runtime/Logs.h"
 #include "runtime/Normalize.h"
 #include "runtime/Output.h"
 #include "runtime/Run.h"
@@ -154,12 +155,25 @@ static void nameOfStep(Path &path, int folder, int64_t step) {
   joinPath(path, folders[folder].text, name);
 }
 
+static bool endsInTmp(const char *name) {
+  size_t size = strlen(name);
+  return size > 4 && strcmp(name + size - 4, ".tmp") == 0;
+}
+
 static int64_t stepOfName(const char *name) {
   if (strncmp(name, "step-", 5) != 0 || name[5] < '0' || name[5] > '9')
     return -1;
   char *end;
   int64_t step = strtoll(name + 5, &end, 10);
   return strcmp(end, ".safetensors") == 0 ? step : -1;
+}
+
+// What a run writes into a folder of checkpoints, or into that of events; `.tmp` is behind the name of what is not written to its end yet.
+static bool isOfRun(const char *name) {
+  size_t size = strlen(name);
+  Text whole;
+  whole.add("%.*s", int(endsInTmp(name) ? size - 4 : size), name);
+  return stepOfName(whole.data) >= 0 || strcmp(whole.data, "best.safetensors") == 0 || strcmp(whole.data, kEventFile) == 0;
 }
 
 static void deleteOld(int rule);
@@ -282,8 +296,7 @@ struct Candidates {
 void gather(void *closure, const char *name) {
   Candidates &candidates = *static_cast<Candidates *>(closure);
   int64_t step = stepOfName(name);
-  size_t length = strlen(name);
-  if (candidates.cleans && length > 4 && strcmp(name + length - 4, ".tmp") == 0) { // left behind by a run that was killed while it wrote
+  if (candidates.cleans && endsInTmp(name) && isOfRun(name)) { // left behind by a run that was killed while it wrote
     Path path;
     joinPath(path, folders[candidates.folder].text, name);
     unlink(path.text);
@@ -438,20 +451,20 @@ template <class Visit> static void visitEarlierRun(Visit visit) {
     visit(folders[i].text);
 }
 
-// Whether `file` is `place` or lies in it, behind links.
-static bool liesIn(const char *file, const char *place) {
+// Whether `file` is `place`, or one of a run's files in the folder `place`, behind links.
+static bool goesWith(const char *file, const char *place) {
   char whole[PATH_MAX], outer[PATH_MAX];
   if (!realpath(file, whole) || !realpath(place, outer))
     return false;
   size_t size = strlen(outer);
-  return strncmp(whole, outer, size) == 0 && (whole[size] == 0 || whole[size] == '/');
+  return strncmp(whole, outer, size) == 0 && (whole[size] == 0 || (whole[size] == '/' && isOfRun(whole + size + 1)));
 }
 
 void keepInitFile(const char *file) {
   visitEarlierRun([&](const char *path) {
     Path previous;
-    const bool goes = nameAside(previous, path);
-    if (liesIn(file, path) || (goes && exists(path) && liesIn(file, previous.text)))
+    const bool goes = nameAside(previous, path, isOfRun);
+    if (goesWith(file, path) || (goes && exists(path) && goesWith(file, previous.text)))
       fail(kUsage,
            "the parameters of %s would be lost: this run moves what an earlier one left under %s out of its way, and the run behind it removes "
            "that; copy the file to another folder, or choose another folder with --out",
@@ -462,7 +475,7 @@ void keepInitFile(const char *file) {
 void setEarlierRunAside() {
   bool any = false, replaced = false;
   visitEarlierRun([&](const char *path) {
-    const Aside aside = setAside(path);
+    const Aside aside = setAside(path, isOfRun);
     any |= aside != Aside::Nothing;
     replaced |= aside == Aside::Replaced;
   });

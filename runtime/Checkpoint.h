@@ -37,7 +37,7 @@ struct TensorList &parameterTensors();
 struct TensorList &allTensors(); // and the state of the optimizer behind them
 // OUT/final.safetensors: the parameters and nothing else. Leaves with kResources if it cannot be written.
 void writeFinal();
-// What an earlier run left under OUT is moved to `.previous`.
+// What an earlier run left under OUT is moved to `.previous`; what else lies in its folders stays there.
 void setEarlierRunAside();
 // Leaves with kUsage if setEarlierRunAside would move `file` or remove it: the run after this one could no longer start from it.
 void keepInitFile(const char *file);

@@ -18,10 +18,11 @@ namespace {
 constexpr int64_t kRowMax = 65536; // values a row
 const char *const kMissingWords[] = {"", "NA", "N/A", "NaN", "null", "None", "?"};
 
-// Cells, one after another, with quotes undone and without blanks around them.
+// Cells, one after another, with quotes undone and without blanks around them. Empty lines at the end of the file are no rows, not even in a
+// table of one column, where an empty line in the middle is an empty cell.
 class CsvReader {
 public:
-  CsvReader(const FieldFile &file, char separator) : file(file), separator(separator) {
+  CsvReader(const FieldFile &file, char separator) : file(file), separator(separator), fileEnd(endOfRows()) {
     char mark[3]; // a byte order mark is no part of the first cell
     if (file.size >= 3 && readAt(file.fd, mark, 3, 0) && memcmp(mark, "\xEF\xBB\xBF", 3) == 0)
       position = 3;
@@ -29,6 +30,17 @@ public:
   enum End { Cell, Row, File };
   // The next cell into `text`; says what follows it. File: there was none.
   End next() {
+    column = inRow ? column + 1 : 1;
+    const End end = read();
+    inRow = end == Cell;
+    return end;
+  }
+  char text[256];
+  bool isCut = false; // the cell is longer than that: no number and no name is
+  int64_t line = 1;
+
+private:
+  End read() {
     size_t size = 0;
     bool quoted = false, any = false;
     isCut = false;
@@ -66,15 +78,29 @@ public:
         return c == '\n' ? Row : Cell;
       }
       bool blank = c == ' ' && (quoted || size == 0); // around a cell, and around its quotes
-      if (!blank && (c != '\r' || !quoted))
+      if (quoted && !blank && c != '\r')
+        fail(kData, "%s: line %lld, column %lld: there is text behind the closing quote of a cell; a quote inside of quotes is written twice",
+             file.path.text, (long long)line, (long long)column);
+      if (!quoted && !blank)
         put(size, c);
     }
   }
-  char text[256];
-  bool isCut = false; // the cell is longer than that: no number and no name is
-  int64_t line = 1;
-
-private:
+  // Behind the last byte that belongs to a cell.
+  int64_t endOfRows() {
+    int64_t end = file.size;
+    while (end > 0) {
+      const int64_t block = end < int64_t(sizeof buffer) ? end : int64_t(sizeof buffer);
+      if (!readAt(file.fd, buffer, size_t(block), end - block))
+        cannotRead();
+      for (int64_t i = block; i > 0; --i, --end)
+        if (buffer[i - 1] != '\n' && buffer[i - 1] != '\r' && (buffer[i - 1] != ' ' || separator == ' '))
+          return end;
+    }
+    return 0;
+  }
+  [[noreturn]] void cannotRead() {
+    fail(kData, "cannot read %s: %s", file.path.text, errno ? strerror(errno) : "it became shorter while it was read");
+  }
   void put(size_t &size, int c) {
     isCut |= size == sizeof text - 1;
     if (!isCut)
@@ -82,14 +108,13 @@ private:
   }
   int peek() {
     if (at == filled) {
-      int64_t left = file.size - position;
+      int64_t left = fileEnd - position;
       filled = left < int64_t(sizeof buffer) ? left : int64_t(sizeof buffer);
       at = 0;
       if (filled == 0)
         return -1;
       if (!readAt(file.fd, buffer, size_t(filled), position))
-        fail(kData, "cannot read %s: %s", file.path.text,
-             errno ? strerror(errno) : "it became shorter while it was read");
+        cannotRead();
       position += filled;
     }
     return static_cast<unsigned char>(buffer[at]);
@@ -100,9 +125,11 @@ private:
     return c;
   }
   const FieldFile &file;
-  char separator;
+  const char separator;
   char buffer[16384];
-  int64_t position = 0, at = 0, filled = 0;
+  int64_t fileEnd, position = 0, at = 0, filled = 0;
+  int64_t column = 1; // of the cell, in its row
+  bool inRow = false; // the next cell is in the row of the last one
 };
 
 // Which columns the values of a field come from. It takes memory for these alone, however many others a table has.
@@ -152,6 +179,8 @@ void findColumns(Columns &columns, const DatasetSpec &spec, const FieldSpec &fie
   }
   for (int64_t value = 0; value < columns.count; ++value)
     if (columns.column[value] < 0) {
+      if (!names.size)
+        fail(kData, "%s: line 1 is empty; it %s", file.path.text, spec.csvHeader ? "has the names of the columns" : "says how many columns a row has");
       const char *other = columns.columns == 1 ? strpbrk(names.data, ";\t,|") : nullptr;
       if (other)
         fail(kData, "%s: its cells are not separated by `%c`; for this file write csv(\"..\", separator = \"%s\")", file.path.text, spec.separator[0],
@@ -309,8 +338,8 @@ void openCsv(Dataset &dataset, int number, const char *folder, const char *out) 
   if (columns.count > kRowMax)
     fail(kData, "data `%s`: %lld columns are too many", spec.name, (long long)columns.count);
   Text asked;
-  asked.add("%s %d %d %d %lld %d %lld", spec.separator, spec.csvHeader, int(field.elem), field.hasBelow,
-            (long long)field.below, field.hasExcept, (long long)field.except);
+  asked.add("rows 2 %s %d %d %d %lld %d %lld %a", spec.separator, spec.csvHeader, int(field.elem), field.hasBelow, // 2: without empty ones at the end
+            (long long)field.below, field.hasExcept, (long long)field.except, field.scale);
   char missing[40];
   if (takesMissing(spec, field))
     asked.add(" missing %s", exact(missing, spec.missing, false));

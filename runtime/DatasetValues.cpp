@@ -139,9 +139,14 @@ void convertValues(const FieldFile &file, const FieldSpec &field, const char *ra
 
 void checkNumber(const FieldFile &file, const FieldSpec &field, Number number, const char *where) {
   if (field.elem == Elem::F32 || field.elem == Elem::F64) {
-    double value = field.elem == Elem::F32 ? double(float(number.real)) : number.real;
-    if (!__builtin_isfinite(value) && __builtin_isfinite(number.real))
-      fail(kData, "%s: field `%s` has %g %s, which is too large for f32", file.path.text, field.name, number.real, where);
+    const bool isF32 = field.elem == Elem::F32; // and what convertTo makes of it
+    const double value = isF32 ? double(float(number.real) * float(field.scale)) : number.real * field.scale;
+    if (!__builtin_isfinite(value) && __builtin_isfinite(number.real)) {
+      char scale[40], scaled[64] = "";
+      if (field.scale != 1)
+        snprintf(scaled, sizeof scaled, ", with its scale of %s,", exact(scale, field.scale, false));
+      fail(kData, "%s: field `%s` has %g %s, which%s is too large for %s", file.path.text, field.name, number.real, where, scaled, isF32 ? "f32" : "f64");
+    }
     if (!__builtin_isfinite(value))
       fail(kData, "%s: field `%s` has %g %s; every value must be finite", file.path.text, field.name, number.real,
            where);
@@ -179,7 +184,7 @@ static bool cannotFail(const FieldFile &file, const FieldSpec &field) {
   int64_t width = bytesOf(file.raw);
   bool isUnsigned = file.raw == RawType::U8 || file.raw == RawType::U16 || file.raw == RawType::Bool;
   if (field.elem == Elem::F32 || field.elem == Elem::F64)
-    return !isFloat(file.raw);
+    return !isFloat(file.raw) && __builtin_fabs(field.scale) <= 1e18; // whole numbers are below 2e19, f32 goes to 3e38
   return field.elem == Elem::I32 && isUnsigned && (!field.hasBelow || field.below >= int64_t(1) << 8 * width);
 }
 
@@ -293,7 +298,7 @@ static void checkOneFile(const DatasetSpec &spec, const FieldSpec &field, FieldF
   // The time of modification can be set back, by people and by programs that copy; this one cannot.
   long long time = (long long)status.st_ctim.tv_sec * 1000000000 + status.st_ctim.tv_nsec;
   Text asked;
-  asked.add("%s %d %lld %d %d %lld %d %lld %lld %lld", spec.source, int(file.raw), (long long)file.dataOffset,
+  asked.add("%s %a %d %lld %d %d %lld %d %lld %lld %lld", spec.source, field.scale, int(file.raw), (long long)file.dataOffset,
             int(field.elem), field.hasBelow, (long long)field.below, field.hasExcept, (long long)field.except,
             (long long)file.count, (long long)file.exampleStep);
   uint64_t hash = hashText(asked.data);

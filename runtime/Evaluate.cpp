@@ -155,7 +155,7 @@ struct LongLine {
   bool json;
   Text text;
   void flush() {
-    (void)writeAll(1, text.data, text.size);
+    put(text.data, text.size);
     text = Text();
   }
   void number(double value, bool single) {
@@ -206,7 +206,9 @@ void evalCommand() {
   }
   at = values;
   line.json = true;
-  line.text.add("{\"data\":\"%s\",\"examples\":%lld", run.meta.datasets[dataset].name, (long long)run.examples);
+  line.text.add("{\"data\":");
+  line.text.addQuoted(run.meta.datasets[dataset].name);
+  line.text.add(",\"examples\":%lld", (long long)run.examples);
   for (const EntryValue &scalar : eval->scalars) {
     line.text.add(",\"%s\":", scalar.name);
     at = line.values(scalar, at, 0);

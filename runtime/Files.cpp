@@ -123,59 +123,90 @@ bool syncFolderOf(const char *path) {
   return good;
 }
 
-namespace {
-struct Folder {
-  const char *path;
-  bool hasFolders = false;
-};
-
-void noteFolder(void *closure, const char *name) {
-  Folder &folder = *static_cast<Folder *>(closure);
-  Path path;
+static bool isFolder(const char *path) {
   struct stat status;
-  joinPath(path, folder.path, name);
-  folder.hasFolders |= lstat(path.text, &status) == 0 && S_ISDIR(status.st_mode);
+  return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-void removeIn(void *closure, const char *name) {
+namespace {
+// A folder in which a run's files lie, and perhaps somebody else's.
+struct Folder {
+  const char *path;
+  IsOurs isOurs;
+  int64_t ours = 0, others = 0; // what countIn found
+  const char *into = nullptr;   // where moveOurs moves to
+  int error = 0;                // of the first file that could not be moved
+};
+
+// A folder is never ours, whatever it is called.
+bool isOursIn(const Folder &folder, const char *name, Path &path) {
+  joinPath(path, folder.path, name);
+  return folder.isOurs(name) && !isFolder(path.text);
+}
+
+void countIn(void *closure, const char *name) {
+  Folder &folder = *static_cast<Folder *>(closure);
   Path path;
-  joinPath(path, static_cast<Folder *>(closure)->path, name);
-  unlink(path.text);
+  ++(isOursIn(folder, name, path) ? folder.ours : folder.others);
+}
+
+void removeOurs(void *closure, const char *name) {
+  Path path;
+  if (isOursIn(*static_cast<Folder *>(closure), name, path))
+    unlink(path.text);
+}
+
+void moveOurs(void *closure, const char *name) {
+  Folder &folder = *static_cast<Folder *>(closure);
+  Path path, to;
+  joinPath(to, folder.into, name);
+  if (isOursIn(folder, name, path) && rename(path.text, to.text) != 0 && !folder.error)
+    folder.error = errno;
 }
 } // namespace
 
-// What is in a folder of ours are files. A folder in it is somebody else's, or that of other checkpoints, and stays.
-bool nameAside(Path &aside, const char *path) {
+static Folder counted(const char *path, IsOurs isOurs) {
+  Folder folder = {path, isOurs};
+  if (isFolder(path))
+    listFolder(path, countIn, &folder);
+  return folder;
+}
+
+bool nameAside(Path &aside, const char *path, IsOurs isOurs) {
   for (int number = 1;; ++number) {
     char ending[32] = ".previous";
     if (number > 1)
       snprintf(ending, sizeof ending, ".previous-%d", number);
     joinPath(aside, "", path);
     strcat(aside.text, ending);
-    struct stat status;
-    if (stat(aside.text, &status) != 0)
+    if (!exists(aside.text))
       return false;
-    Folder folder = {aside.text};
-    if (S_ISDIR(status.st_mode))
-      listFolder(aside.text, noteFolder, &folder);
-    if (!folder.hasFolders)
+    if (isFolder(aside.text) == isFolder(path) && counted(aside.text, isOurs).others == 0)
       return true;
   }
 }
 
-Aside setAside(const char *path) {
-  if (!exists(path))
+Aside setAside(const char *path, IsOurs isOurs) {
+  Folder folder = counted(path, isOurs);
+  if (!exists(path) || (isFolder(path) && folder.ours == 0))
     return Aside::Nothing;
   Path previous;
-  const bool replaces = nameAside(previous, path);
-  struct stat status;
-  if (replaces && stat(previous.text, &status) == 0 && S_ISDIR(status.st_mode)) {
-    Folder folder = {previous.text};
-    listFolder(previous.text, removeIn, &folder);
+  const bool replaces = nameAside(previous, path, isOurs);
+  if (replaces && isFolder(previous.text)) {
+    Folder old = {previous.text, isOurs};
+    listFolder(previous.text, removeOurs, &old);
     rmdir(previous.text);
   }
-  if (rename(path, previous.text) != 0)
-    fail(kResources, "cannot move %s out of the way to %s: %s", path, previous.text, strerror(errno));
+  if (folder.others == 0) {
+    folder.error = rename(path, previous.text) == 0 ? 0 : errno;
+  } else if (mkdir(previous.text, 0777) != 0) {
+    folder.error = errno;
+  } else {
+    folder.into = previous.text;
+    listFolder(path, moveOurs, &folder);
+  }
+  if (folder.error)
+    fail(kResources, "cannot move %s out of the way to %s: %s", path, previous.text, strerror(folder.error));
   return replaces ? Aside::Replaced : Aside::Renamed;
 }
 

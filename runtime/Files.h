@@ -25,12 +25,15 @@ void joinPath(Path &result, const char *folder, const char *name);
 bool makeFolders(const char *path);
 bool exists(const char *path);
 bool syncFolderOf(const char *path);
+// Whether a file of this name, in a folder that runs write to, is one that a run wrote.
+using IsOurs = bool (*)(const char *name);
 enum class Aside { Nothing, Renamed, Replaced };
-// Moves `path` to `path.previous`, replacing what an earlier run left there (a folder with the files in it); to `path.previous-2` and so on if
-// there are folders in that one. Nothing: `path` was not there.
-Aside setAside(const char *path);
+// Moves `path`, a file or a folder, to `path.previous`, replacing what an earlier run left there. What `isOurs` does not know in a folder is
+// somebody else's: it is not moved with the rest, and a `path.previous` that holds such a thing stays as it is; `path.previous-2` and so on is
+// taken then. Nothing: there was nothing to move. Leaves with kResources if it cannot be moved.
+Aside setAside(const char *path, IsOurs isOurs);
 // The name that it would move `path` to. True: what is there now would go.
-bool nameAside(Path &aside, const char *path);
+bool nameAside(Path &aside, const char *path, IsOurs isOurs);
 
 // A file that appears under its name only when it is complete: temporary name, write, fsync, rename, fsync of the
 // folder. Of several processes that write the same file one goes first, and the others wait for it.

@@ -57,6 +57,20 @@ struct Top {
   }
 };
 
+// A token at -inf is never drawn. Any other number that is not finite, or nothing but -inf, says nothing about the next token.
+void checkLogits(const Logits &logits, int64_t number) {
+  bool any = false;
+  for (int64_t i = 0; i < logits.count; ++i) {
+    const double value = logits[i];
+    if (value != value || value == __builtin_inf())
+      fail(kNumeric, "generate: token %lld cannot be drawn: the model's logit of token %lld is %s; look for numbers that are not finite in its parameters",
+           (long long)number + 1, (long long)i, value != value ? "nan" : "inf");
+    any |= value > -__builtin_inf();
+  }
+  if (!any)
+    fail(kNumeric, "generate: token %lld cannot be drawn: the model's logits of all tokens are -inf", (long long)number + 1);
+}
+
 int32_t likeliest(const Logits &logits) {
   int32_t best = 0;
   for (int64_t i = 1; i < logits.count; ++i)
@@ -121,8 +135,8 @@ int64_t readPrompt(int32_t *tokens, int64_t capacity, bool bytes, int64_t vocabu
 void write(int32_t token, bool bytes) {
   char text[16];
   int n = bytes ? (text[0] = char(token), 1) : snprintf(text, sizeof text, "%d ", token);
-  if (!writeAll(1, text, size_t(n)))
-    leave(kResources);
+  put(text, size_t(n));
+  needAllSaid(); // for a reader that went away nothing more is computed
 }
 
 } // namespace
@@ -152,12 +166,13 @@ void generateCommand() {
   run.window = window;
   const uint64_t key = streamKey(run.options.seed, "generate");
   if (bytes)
-    (void)writeAll(1, run.options.prompt, strlen(run.options.prompt));
+    put(run.options.prompt, strlen(run.options.prompt));
   for (int64_t i = 0; i < run.options.length; ++i) {
     setWord(kStep, 0);
     callWorkers(EntryCall::Predict, 1);
     fromDevice(result.offset, count * vocabulary * bytesOf(result.elem));
     Logits logits = {arenaAt(result.offset) + (count - 1) * vocabulary * bytesOf(result.elem), result.elem, vocabulary};
+    checkLogits(logits, i);
     double u = uniform53(philox(key, uint32_t(i), uint32_t(uint64_t(i) >> 32), 0, kGeneration), 0);
     int32_t token = drawToken(logits, run.options.temperature, run.options.topK, heap, u);
     write(token, bytes);
@@ -167,7 +182,7 @@ void generateCommand() {
     }
     window[count++] = token;
   }
-  (void)writeAll(1, "\n", 1);
+  put("\n", 1);
 }
 
 } // namespace cinch::rt

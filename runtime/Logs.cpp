@@ -133,7 +133,7 @@ static int openLog(const char *name, int64_t lastStep, int kind) {
     complain(path.text);
     return -1;
   }
-  if (kind == kCsv && status.st_size > 0 && !sameColumns(fd, status.st_size) && setAside(path.text) != Aside::Nothing) {
+  if (kind == kCsv && status.st_size > 0 && !sameColumns(fd, status.st_size) && setAside(path.text, nullptr) != Aside::Nothing) {
     say("%s has other columns: it is kept as %s.previous, and a new one begins", path.text, path.text);
     close(fd);
     return openLog(name, lastStep, kind);
@@ -177,11 +177,13 @@ void openLogs(unsigned sinks, int64_t lastStep) {
     jsonlFile = openLog("log.jsonl", lastStep, kJsonl);
   if (sinks & kTensorBoard) {
     Path folder;
+    Text name;
     joinPath(folder, run.options.out, "tensorboard");
+    name.add("tensorboard/%s", kEventFile);
     if (!makeFolders(folder.text))
       complain(folder.text);
     else
-      eventFile = openLog("tensorboard/events.out.tfevents.0.cinch", lastStep, kTensorBoard);
+      eventFile = openLog(name.data, lastStep, kTensorBoard);
   }
 }
 

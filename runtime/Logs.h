@@ -8,6 +8,8 @@ namespace cinch::rt {
 
 enum Sink : unsigned { kCsv = 1, kJsonl = 2, kTensorBoard = 4, kHtml = 8 }; // kHtml: a page of the rows of kCsv
 
+constexpr const char *kEventFile = "events.out.tfevents.0.cinch"; // in OUT/tensorboard
+
 // Columns: the fixed ones, then whatever is added before the logs are opened.
 enum Column { kLoss, kMeanLoss, kLearningRate, kNorm, kSpeed, kSeconds, kFirstMetric };
 int addColumn(const char *name);

@@ -37,5 +37,7 @@ int main(int argc, char **argv) {
       infoCommand();
     break;
   }
+  if (run.options.command != Options::Train && run.options.command != Options::Predict) // these write files
+    needAllSaid();
   leave(kDone);
 }

@@ -86,6 +86,7 @@ const struct {
   say("with the same numbers, bit for bit, as if it had never been stopped.");
   say("Exit codes: 0 done, 2 wrong command line, 3 wrong data or checkpoint, 4 not a finite number,");
   say("5 out of memory or disk or a worker was lost, 70 internal error (the fault of Cinch), 75 saved on request.");
+  needAllSaid();
   exit(kDone);
 }
 

@@ -1,6 +1,7 @@
 // Output.cpp: messages without stdio's streams, so that nothing is buffered, allocated or lost at _exit.
 #include "runtime/Output.h"
 #include "runtime/Files.h"
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,28 @@ void Text::add(const char *format, ...) {
     size = size + size_t(n) < sizeof data ? size + size_t(n) : sizeof data - 1;
 }
 
+void Text::addQuoted(const char *text) {
+  add("\"");
+  for (; *text; ++text)
+    if (*text == '"' || *text == '\\' || (unsigned char)*text < ' ')
+      add("\\u%04x", unsigned((unsigned char)*text));
+    else
+      add("%c", *text);
+  add("\"");
+}
+
+static int unsaid = 0; // why the first text that did not get to standard output did not
+
+void put(const char *data, size_t size) {
+  if (!writeAll(1, data, size) && !unsaid)
+    unsaid = errno;
+}
+
+void needAllSaid() {
+  if (unsaid)
+    fail(kResources, "cannot write to standard output: %s", strerror(unsaid));
+}
+
 static void sayTo(int fd, const char *prefix, const char *format, va_list args) {
   char line[4096];
   size_t size = strlen(prefix);
@@ -33,7 +56,10 @@ static void sayTo(int fd, const char *prefix, const char *format, va_list args) 
     size = size + size_t(n) < sizeof line - 1 ? size + size_t(n) : sizeof line - 2;
   line[size++] = '\n';
   wipeBar();
-  (void)writeAll(fd, line, size);
+  if (fd == 1)
+    put(line, size);
+  else
+    (void)writeAll(fd, line, size);
 }
 
 void speakAs(int64_t worker) {

@@ -15,12 +15,18 @@ struct Text {
   size_t size = 0;
   Text() { data[0] = 0; }
   void add(const char *format, ...) __attribute__((format(printf, 2, 3)));
+  void addQuoted(const char *text); // as a string of JSON
 };
 
 // If it is set, failures go there instead of ending the process; it does not return.
 extern void (*onFailure)(int code, const char *text);
 
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+// Writes to standard output as it is.
+void put(const char *data, size_t size);
+// A run goes on when nobody can read what it says. A command whose result is what it prints calls this behind it: leaves with kResources if
+// something that say or put wrote did not get through.
+void needAllSaid();
 void warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 // Prints `error: ..` and leaves with `code`.
 [[noreturn]] void fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));

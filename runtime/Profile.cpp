@@ -3,6 +3,7 @@
 // Launches of the same place of the program count together: those of equal layers, too (`blocks.*.ff.up: contract`). Beside each stands
 // what the plan predicted, and how much of the machine it reached: its operations at the rate that the plan reckons with for
 // such work, and its bytes at the bandwidth, as shares of the time that it took. A launch counts with the median of its latest calls.
+// Of several workers the table is about worker 0: they work side by side, and the sum of their times is no part of a step.
 #include "runtime/Files.h"
 #include "runtime/Output.h"
 #include "runtime/Run.h"
@@ -51,13 +52,14 @@ Row &rowOf(List<Row> &rows, const Launch &launch) {
 List<Row> rowsOfLaunches() {
   List<Row> rows;
   static Launch launch;
-  for (int64_t i = 0; i < times.size; ++i) {
-    if (!times[i].calls || !readLaunch(run.meta, cinch_meta, int32_t(i), launch))
+  for (int64_t i = 0; i < timesOfFirst.size; ++i) {
+    LaunchTime &time = timesOfFirst[i];
+    if (!time.calls || !readLaunch(run.meta, cinch_meta, int32_t(i), launch))
       continue;
     Row &row = rowOf(rows, launch);
-    double calls = double(times[i].calls);
-    row.calls += times[i].calls;
-    row.taken += times[i].calls * times[i].median(); // no pause of the machine counts
+    double calls = double(time.calls);
+    row.calls += time.calls;
+    row.taken += time.calls * time.median(); // no pause of the machine counts
     row.operations += calls * double(launch.price.operations);
     row.bytes += calls * double(launch.price.bytes);
     row.operationTime += calls * double(launch.price.operationNanoseconds);
@@ -145,22 +147,11 @@ void writeTable(List<Row> &rows, double steps) {
   out.end();
 }
 
-// A text of JSON.
-void addQuoted(Text &line, const char *text) {
-  line.add("\"");
-  for (; *text; ++text)
-    if (*text == '"' || *text == '\\' || (unsigned char)*text < ' ')
-      line.add("\\u%04x", unsigned((unsigned char)*text));
-    else
-      line.add("%c", *text);
-  line.add("\"");
-}
-
 void writeTrace() {
   Output out("profile.json");
   Text head;
   head.add("{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n{\"ph\": \"M\", \"pid\": 0, \"name\": \"process_name\", \"args\": {\"name\": ");
-  addQuoted(head, run.meta.program);
+  head.addQuoted(run.meta.program);
   head.add("}}");
   out.add(head);
   int64_t begin = INT64_MAX;
@@ -175,14 +166,14 @@ void writeTrace() {
     // Steps stand in a row of their own, above the workers.
     line.add(",\n{\"ph\": \"X\", \"pid\": 0, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, \"name\": ", each.launch < 0 ? 0 : each.worker + 1,
              1e-3 * double(each.begin - begin), 1e-3 * double(each.nanoseconds));
-    addQuoted(line, each.launch < 0 ? "step" : launch.text);
+    line.addQuoted(each.launch < 0 ? "step" : launch.text);
     if (each.launch >= 0) {
       Text place;
       place.add("%s:%lld", launch.file[0] ? launch.file : run.meta.source, (long long)launch.line);
       line.add(", \"args\": {\"place\": ");
-      addQuoted(line, place.data);
+      line.addQuoted(place.data);
       line.add(", \"kernel\": ");
-      addQuoted(line, launch.kernel);
+      line.addQuoted(launch.kernel);
       line.add(", \"predicted_us\": %.3f, \"operations\": %lld, \"bytes\": %lld}", 1e-3 * double(launch.price.nanoseconds),
                (long long)launch.price.operations, (long long)launch.price.bytes);
     }
@@ -205,8 +196,9 @@ void reportProfile() {
   for (const Row &row : rows)
     all += double(row.taken);
   char step[40], predicted[40], kernels[40];
-  say("profile: %lld steps, %s each (median of the latest), %s of it in kernels; predicted %s (%s)", (long long)stepTimes.calls,
-      shortTime(step, double(stepTimes.median())), shortTime(kernels, all / steps), shortTime(predicted, 1e9 * run.meta.stepSeconds),
+  say("profile: %lld steps, %s each (median of the latest), %s of it in kernels%s; predicted %s (%s)", (long long)stepTimes.calls,
+      shortTime(step, double(stepTimes.median())), shortTime(kernels, all / steps),
+      programWorkers() > 1 ? " of worker 0" : "", shortTime(predicted, 1e9 * run.meta.stepSeconds),
       run.meta.costs);
   sayTable(rows, steps, all);
   writeTable(rows, steps);

@@ -63,9 +63,8 @@ void drawBar() {
     return;
   drawn = time;
   Text tail, bar;
-  char loss[40], left[40];
-  exact(loss, run.loss, !run.meta.f64);
-  tail.add(" %lld/%lld  loss %.8s  %.0f examples/s  %s left", (long long)run.step, (long long)run.total, loss,
+  char left[40];
+  tail.add(" %lld/%lld  loss %.6g  %.0f examples/s  %s left", (long long)run.step, (long long)run.total, run.loss,
            speed(began, firstStep), humanTime(left, secondsLeft()));
   addSlowest(tail);
   int width = terminalWidth() - int(tail.size) - 3;

@@ -13,10 +13,11 @@ namespace cinch::rt {
 
 bool timing = false;
 
-List<LaunchTime> times;
+List<LaunchTime> times, timesOfFirst;
 LaunchTime stepTimes;
 static TimedEvent events[kEvents];
 static int64_t eventsSeen = 0;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; // of all of these: workers run at once, and the next step may run before one is counted
 
 int eventCount() { return int(eventsSeen < kEvents ? eventsSeen : kEvents); }
 const TimedEvent &event(int number) { return events[(eventsSeen - eventCount() + number) % kEvents]; }
@@ -27,19 +28,26 @@ int64_t nanoseconds() {
   return int64_t(now.tv_sec) * 1000000000 + now.tv_nsec;
 }
 
+static void addTo(List<LaunchTime> &list, int32_t launch, int64_t taken) {
+  while (list.size <= launch)
+    list.add();
+  list[launch].add(taken);
+}
+
 void addTime(int32_t launch, int64_t worker, int64_t begin, int64_t taken) {
-  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; // each worker runs launches of its own; the list grows
   pthread_mutex_lock(&mutex);
-  while (times.size <= launch)
-    times.add();
-  times[launch].add(taken);
+  addTo(times, launch, taken);
+  if (worker == 0)
+    addTo(timesOfFirst, launch, taken);
   events[eventsSeen++ % kEvents] = {launch, int32_t(worker), begin, taken};
   pthread_mutex_unlock(&mutex);
 }
 
 void addStepTime(int64_t begin, int64_t taken) {
+  pthread_mutex_lock(&mutex);
   stepTimes.add(taken);
   events[eventsSeen++ % kEvents] = {-1, 0, begin, taken};
+  pthread_mutex_unlock(&mutex);
 }
 
 void writeTimes(const char *path) {

@@ -15,7 +15,8 @@ void addStepTime(int64_t begin, int64_t nanoseconds);
 // seconds of a call, kernel, place, text. A file that cannot be written is a warning.
 void writeTimes(const char *path);
 
-extern List<LaunchTime> times; // by the number of the launch
+// By the number of the launch: of all workers of this process, which may run the same launch at once, and of worker 0 alone.
+extern List<LaunchTime> times, timesOfFirst;
 extern LaunchTime stepTimes;
 
 // The latest launches and steps, in the order of their ends, for a viewer of traces.
@@ -27,8 +28,8 @@ constexpr int kEvents = 8192;
 int eventCount();
 const TimedEvent &event(int number); // 0: the oldest that is known
 
-// For `--profile`: says where the time went, kernel by kernel, beside what the plan predicted, and writes OUT/profile.json
-// (trace events, as viewers of traces read them) and OUT/profile.tsv (all of the table).
+// For `--profile`: says where worker 0's time went, kernel by kernel, beside what the plan predicted, and writes OUT/profile.json
+// (all workers; trace events, as viewers of traces read them) and OUT/profile.tsv (all of the table).
 void reportProfile();
 
 } // namespace cinch::rt

@@ -83,17 +83,30 @@ static bool parseTiles(const Array &list, kernels::TileTable &table, std::string
   return true;
 }
 
+static bool saysItIsProfile(const llvm::json::Value &value) {
+  const Object *object = value.getAsObject();
+  return object && object->getString("kind") == kKind;
+}
+
+bool isProfile(const std::string &text) {
+  auto parsed = parseJson(text);
+  if (parsed)
+    return saysItIsProfile(*parsed);
+  llvm::consumeError(parsed.takeError());
+  return false;
+}
+
 bool parseProfile(const std::string &text, Profile &profile, std::string &error) {
   auto parsed = parseJson(text);
   if (!parsed) {
     error = "no JSON: " + llvm::toString(parsed.takeError());
     return false;
   }
-  const Object *object = parsed->getAsObject();
-  if (!object || object->getString("kind") != kKind) {
+  if (!saysItIsProfile(*parsed)) {
     error = "no profile of `cinch calibrate` (expected \"kind\": \"" + kKind.str() + "\")";
     return false;
   }
+  const Object *object = parsed->getAsObject();
   if (auto version = object->getInteger("version"); version != kVersion) {
     error = "expected version " + std::to_string(kVersion) + ", got " + (version ? std::to_string(*version) : "none");
     return false;

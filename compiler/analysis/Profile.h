@@ -17,6 +17,8 @@ struct Profile {
 };
 
 std::string profileText(const Profile &); // JSON
+// Whether the text is a profile of some version, which may have faults.
+bool isProfile(const std::string &text);
 // False, with what is wrong, if the text is no profile.
 bool parseProfile(const std::string &text, Profile &profile, std::string &error);
 

@@ -20,9 +20,9 @@ namespace cinch::calibrate {
 
 static double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// Under another name first: whoever compiles meanwhile reads the old profile or the new one. `make` gives the text; false: it said why not.
+// Under another name first: whoever compiles meanwhile reads the old profile or the new one. Of a link, what it leads to is replaced. `make` gives the text; false: it said why not.
 static int writeWhole(const std::string &output, llvm::function_ref<bool(std::string &text)> make) {
-  llvm::SmallString<256> temporary;
+  llvm::SmallString<256> file(output), temporary;
   int fd = -1;
   auto unwritable = [&](std::error_code code) {
     llvm::errs() << "cinch: cannot write '" << output << "': " << code.message() << "\n";
@@ -31,8 +31,10 @@ static int writeWhole(const std::string &output, llvm::function_ref<bool(std::st
   std::error_code code;
   if (llvm::StringRef folder = llvm::sys::path::parent_path(output); !folder.empty())
     code = llvm::sys::fs::create_directories(folder);
+  if (!code && llvm::sys::fs::exists(output))
+    code = llvm::sys::fs::real_path(output, file);
   if (!code)
-    code = llvm::sys::fs::createUniqueFile(output + ".new-%%%%%%", fd, temporary);
+    code = llvm::sys::fs::createUniqueFile(file + ".new-%%%%%%", fd, temporary);
   if (code)
     return unwritable(code);
   llvm::FileRemover remover(temporary);
@@ -45,7 +47,7 @@ static int writeWhole(const std::string &output, llvm::function_ref<bool(std::st
   code = out.error();
   out.clear_error();
   if (!code)
-    code = llvm::sys::fs::rename(temporary, output);
+    code = llvm::sys::fs::rename(temporary, file);
   if (code)
     return unwritable(code);
   remover.releaseFile();
@@ -84,6 +86,13 @@ bool hasProfile(const std::string &path, std::string &problem) {
   if (!llvm::sys::fs::exists(path))
     return false;
   return readProfile(path, profile, problem) && profile.cpu == llvm::sys::getHostCPUName();
+}
+
+bool mayReplace(const std::string &path) {
+  if (!llvm::sys::fs::exists(path))
+    return true;
+  auto file = llvm::MemoryBuffer::getFile(path);
+  return file && analysis::isProfile((*file)->getBuffer().str());
 }
 
 // One line a product.

@@ -11,6 +11,9 @@ namespace cinch::calibrate {
 // Whether there is a profile of this machine's CPU; `problem`: there is a file, and it is none.
 bool hasProfile(const std::string &path, std::string &problem);
 
+// Whether a profile may be written to `path`: nothing is there, or a profile, of whatever version.
+bool mayReplace(const std::string &path);
+
 // Compiles small programs with `compiler` (this program's own file), runs them, fits the rates, prints them as a table
 // and writes the profile to `output`. Returns the exit code: 0, 1 if something did not work, 5 if the profile cannot be
 // written.

@@ -64,17 +64,24 @@ Diagnostic &Diagnostics::add(Severity severity, Code code, Span span, std::strin
   return list.back();
 }
 
+static bool isInsideCharacter(std::string_view text, size_t at) {
+  return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80;
+}
+
+std::string_view beginningOf(std::string_view text, size_t longest) {
+  while (longest > 0 && isInsideCharacter(text, longest))
+    --longest;
+  return text.substr(0, longest);
+}
+
 // The first bytes and the last `tail`, so many together, and no half of a character.
 static std::string abridged(std::string_view text, size_t longest, size_t tail) {
-  auto inside = [&](size_t at) { return (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80; };
   if (text.size() <= longest)
     return std::string(text);
-  size_t end = longest - tail, begin = text.size() - tail;
-  while (end > 0 && inside(end))
-    --end;
-  while (begin < text.size() && inside(begin))
+  size_t begin = text.size() - tail;
+  while (isInsideCharacter(text, begin))
     ++begin;
-  return std::string(text.substr(0, end)) + " .. " + std::string(text.substr(begin));
+  return std::string(beginningOf(text, longest - tail)) + " .. " + std::string(text.substr(begin));
 }
 
 std::string shortened(std::string_view text) {

@@ -71,6 +71,9 @@ struct Diagnostic {
   }
 };
 
+// The longest beginning of a UTF-8 text that has at most `longest` bytes and no half of a character.
+std::string_view beginningOf(std::string_view text, size_t longest);
+
 // A text for people that may echo what they wrote: of a word of more than 120 bytes the beginning and the end stay, and so of a
 // text of more than 600.
 std::string shortened(std::string_view text);

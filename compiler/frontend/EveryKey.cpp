@@ -83,13 +83,15 @@ static std::string plainPath(const std::string &path) {
   return plain;
 }
 
-// A run moves the folder of an earlier one out of its way whole, so nothing else may lie there.
+// A run moves the checkpoints of an earlier one out of its way, so their folder is one under OUT that nothing else is written to.
 static std::string whyNoFolder(const std::string &dir, const std::vector<Every> &others) {
   auto isIn = [](const std::string &path, const std::string &folder) { return path.compare(0, folder.size() + 1, folder + "/") == 0; };
-  if (dir.empty() || dir == "/")
+  if (dir.empty())
     return "other files lie there, too";
-  if (dir == ".." || (dir.size() > 2 && dir.compare(dir.size() - 3, 3, "/..") == 0))
-    return "it is the folder above another one";
+  if (dir.front() == '/')
+    return "they lie in the folder of the run, and this is one of the machine";
+  if (("/" + dir + "/").find("/../") != std::string::npos)
+    return "they lie in the folder of the run, and `..` leads out of it";
   for (const char *own : {"final.safetensors", "log.csv", "log.jsonl", "log.html", "tensorboard", "predict"})
     if (dir == own || isIn(dir, own))
       return std::string("a run writes `") + own + "` itself";

@@ -9,7 +9,7 @@ std::string Elaborator::textOf(Span span) const {
   for (char &c : text)
     if (c == '\n')
       c = ' ';
-  return text.size() > 40 ? text.substr(0, 37) + "..." : text;
+  return text.size() > 40 ? std::string(beginningOf(text, 37)) + "..." : text;
 }
 
 // "in `ff = mlp` of `block`, reached from `blocks = repeat N block` (gpt.cinch:33)"

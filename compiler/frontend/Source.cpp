@@ -1,6 +1,8 @@
 // Source.cpp: see Source.h.
 #include "compiler/frontend/Source.h"
 
+#include "llvm/Support/JSON.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -13,7 +15,8 @@ SourceList::SourceList() { add("prelude.cinch", std::string(preludeText())); }
 int SourceList::add(std::string name, std::string text) {
   if (text.compare(0, 3, "\xEF\xBB\xBF") == 0) // a byte order mark is no part of the text: columns count without it
     text.erase(0, 3);
-  File file{std::move(name), std::move(text), {0}};
+  // A name of a file is any bytes; messages, reports and a binary's description of its program are JSON, which is UTF-8.
+  File file{llvm::json::fixUTF8(name), std::move(text), {0}};
   for (uint32_t i = 0; i < file.text.size(); ++i)
     if (file.text[i] == '\n')
       file.lines.push_back(i + 1);

@@ -18,7 +18,7 @@ struct LineColumn {
 class SourceList {
 public:
   SourceList(); // holds the prelude, as file 0
-  int add(std::string name, std::string text);
+  int add(std::string name, std::string text); // what is no UTF-8 in the name is replaced: it is for messages
   // Reads a file from disk; -1 and `error` on failure.
   int addFile(const std::string &path, std::string &error);
 

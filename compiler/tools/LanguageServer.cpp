@@ -12,6 +12,7 @@
 
 namespace lsp = llvm::lsp;
 using llvm::json::Array;
+using llvm::json::fixUTF8; // the protocol's texts are UTF-8, and the server ends on any that is not
 using llvm::json::Object;
 
 namespace cinch {
@@ -60,7 +61,7 @@ std::string messageOf(const Document &document, const Diagnostic &diagnostic) {
       text += "\n" + line;
   for (const std::string &line : diagnostic.helps)
     text += "\nhelp: " + line;
-  return text;
+  return fixUTF8(text);
 }
 
 struct FormattingParams { // its options are ours to choose
@@ -125,7 +126,7 @@ private:
       for (const Label &label : each.labels)
         if (!label.text.empty() && document->isHere(label.span))
           related.push_back(Object{{"location", Object{{"uri", uri.uri()}, {"range", rangeOf(document->text(), label.span)}}},
-                                   {"message", label.text + (label.origin.empty() ? "" : " (" + label.origin + ")")}});
+                                   {"message", fixUTF8(label.text + (label.origin.empty() ? "" : " (" + label.origin + ")"))}});
       list.push_back(Object{{"range", rangeOf(document->text(), span)},
                             {"severity", each.severity == Severity::Error ? 1 : 2},
                             {"code", std::string(codeName(each.code))},
@@ -148,7 +149,7 @@ private:
     if (!found)
       return reply(std::nullopt);
     lsp::Hover hover(rangeOf(document->text(), found->first));
-    hover.contents.value = found->second;
+    hover.contents.value = fixUTF8(found->second);
     reply(hover);
   }
 
@@ -168,7 +169,7 @@ private:
                                                         lsp::CompletionItemKind::Module};
     if (document)
       for (const Document::Candidate &each : document->candidates(offsetOf(document->text(), params.position)))
-        items.push_back(Object{{"label", each.name}, {"kind", int(kinds[each.kind])}, {"detail", each.detail}});
+        items.push_back(Object{{"label", fixUTF8(each.name)}, {"kind", int(kinds[each.kind])}, {"detail", fixUTF8(each.detail)}});
     reply(Object{{"isIncomplete", false}, {"items", std::move(items)}});
   }
 
@@ -178,7 +179,7 @@ private:
     if (!text || *text == document->text())
       return reply(Array());
     lsp::Range all{lsp::Position(), positionOf(document->text(), uint32_t(document->text().size()))};
-    reply(Array{Object{{"range", all}, {"newText", *text}}});
+    reply(Array{Object{{"range", all}, {"newText", fixUTF8(*text)}}});
   }
 
   std::map<std::string, std::unique_ptr<Document>> documents;

@@ -11,6 +11,7 @@
 #include "llvm/Config/llvm-config.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/Regex.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -437,6 +438,7 @@ static void readProduct(const Flags &f, CommandLine &line) {
   if (!line.saveNvvm.empty() && !line.target.isDevice())
     usage("--save-nvvm is about a GPU; it needs --target nvidia");
   line.output = f.output;
+  line.hasOutput = f.output.getNumOccurrences() > 0;
 }
 
 // What is said, and how.
@@ -454,7 +456,21 @@ static void readMessages(const Flags &f, CommandLine &line) {
   line.color = f.color;
 }
 
-// What is written takes the place of nothing that is read: a program would be lost.
+// Equal for two paths to one file, whether it is there or not yet.
+static std::string placeOf(const std::string &path) {
+  SmallString<256> whole(path), real;
+  sys::fs::make_absolute(whole);
+  if (!sys::fs::real_path(whole, real))
+    return real.str().str();
+  if (!sys::fs::real_path(sys::path::parent_path(whole), real)) {
+    sys::path::append(real, sys::path::filename(whole));
+    return real.str().str();
+  }
+  sys::path::remove_dots(whole, true);
+  return whole.str().str();
+}
+
+// What is written takes the place of nothing that is read, which would be lost, nor of one another.
 static void keepInputs(const CommandLine &line) {
   std::string product = line.command == Command::Compile ? line.output : "";
   const std::pair<const char *, const std::string &> outputs[] = {{"-o", product}, {"--report", line.report}, {"--save-nvvm", line.saveNvvm}};
@@ -462,8 +478,10 @@ static void keepInputs(const CommandLine &line) {
     for (const std::string &input : {line.input, line.profile})
       if (!output.empty() && !input.empty() && sys::fs::equivalent(output, input))
         usage(Twine(flag) + " " + output + " would be written over " + input + ", which is read; choose another name");
-  if (!line.report.empty() && line.report == product)
-    usage("-o and --report both name " + line.report);
+  for (const auto &one : outputs)
+    for (const auto &other : outputs)
+      if (&one < &other && !one.second.empty() && !other.second.empty() && placeOf(one.second) == placeOf(other.second))
+        usage(Twine(one.first) + " " + one.second + " and " + other.first + " " + other.second + " name one file");
 }
 
 // Flags of a program go with --tune, which names one.

@@ -21,6 +21,7 @@ struct CommandLine {
   std::vector<std::string> rest;   // solve: its own arguments; fmt: the files
   bool formatCheck = false;        // fmt --check
   std::string output = "a.out";
+  bool hasOutput = false;          // -o was given; else texts go to standard output, and a library is called as the model is
   std::optional<int64_t> budget;   // --memory-budget
   std::optional<int64_t> hostBudget; // --host-memory-budget
   std::string remat;               // "": as the file says

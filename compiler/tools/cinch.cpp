@@ -71,7 +71,7 @@ static int writeOutput(const std::string &path, llvm::StringRef bytes) {
 
 // Prints to -o FILE, or to standard output.
 static int printText(const CommandLine &line, const std::string &text) {
-  if (line.output != "a.out")
+  if (line.hasOutput)
     return writeOutput(line.output, text);
   llvm::outs() << text;
   return 0;
@@ -204,7 +204,7 @@ static int compile(const CommandLine &line, const Program &program, const Source
 // --emit=lib -o DIR/NAME: DIR/libNAME.a, DIR/libNAME.so, DIR/NAME.h.
 static int writeLibrary(const CommandLine &line, const Program &program, Compilation &compilation, llvm::StringRef object,
                         const std::vector<std::string> &objects, const std::string &runtime) {
-  llvm::SmallString<256> folder(line.output == "a.out" ? program.modelName : line.output);
+  llvm::SmallString<256> folder(line.hasOutput ? line.output : program.modelName);
   if (folder.ends_with("/")) // a folder is named, and nothing in it
     folder += program.modelName;
   llvm::StringRef last = llvm::sys::path::filename(folder);
@@ -469,8 +469,12 @@ static std::string ownFile(const char *program) {
 
 // `calibrate` alone is done here. With --tune nothing is returned: the program is read and compiled like any other.
 static std::optional<int> prepareCalibrate(CommandLine &line, const char *program) {
-  if (line.output.empty())
-    line.output = analysis::defaultProfilePath();
+  if (line.output.empty()) {
+    line.output = analysis::defaultProfilePath(); // nothing but profiles lies there
+  } else if (!calibrate::mayReplace(line.output)) {
+    complain("cinch: '" + line.output + "' is there, and it is no profile of `cinch calibrate`; choose another name, or remove it first\n", "output");
+    return 2;
+  }
   if (line.input.empty())
     return calibrate::calibrate(ownFile(program), line.output, processors());
   line.profile = line.output; // the plan is the one that a compilation makes with it

@@ -154,11 +154,13 @@ for words, said in {("--tune", "nowhere.cinch"): "nowhere.cinch", ("--tune", row
 done = cinch("calibrate", "--tune", rows, "--memory-budget", "1KiB", "-o", profile_to_tune)
 verdicts.expect(done.returncode == 1 and "smallest budget that compiles" in done.stderr, f"--tune of what is refused: {done.returncode}: {done.stderr}")
 
-# A file in the current folder.
-(programs.FOLDER / "bare.json").write_text(profile_to_tune.read_text())
+# A file in the current folder; a link to a profile stays one.
+(programs.FOLDER / "behind.json").write_text(profile_to_tune.read_text())
+(programs.FOLDER / "bare.json").symlink_to("behind.json")
 done = subprocess.run([programs.CINCH, "calibrate", "--tune", rows, "--time-limit", "1", "--microbatch", "64", "-o", "bare.json"], cwd=programs.FOLDER,
                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 verdicts.expect(done.returncode == 0, f"calibrate -o bare.json: exit {done.returncode}: {done.stdout}")
+verdicts.expect((programs.FOLDER / "bare.json").is_symlink() and not list(programs.FOLDER.glob("*.new-*")), "a link to a profile is replaced by a file")
 
 # What is no profile.
 wrong = {
@@ -189,6 +191,12 @@ done = cinch("plan", MODEL, config=config)
 verdicts.expect(done.returncode == 2 and str(stored) in done.stderr, f"a spoilt stored profile: exit {done.returncode}: {done.stderr}")
 done = cinch("plan", MODEL, "--profile", programs.FOLDER / "none.json")
 verdicts.expect(done.returncode == 2 and "none.json" in done.stderr, f"a missing profile: exit {done.returncode}: {done.stderr}")
+# A file that is no profile is not replaced by one, and nothing is measured before that is said.
+for name in ("empty", "garbage", "another JSON", "a list", "cut off"):
+    bad.write_text(wrong[name])
+    done = cinch("calibrate", "-o", bad)
+    verdicts.expect(done.returncode == 2 and str(bad) in done.stderr and "no profile" in done.stderr and bad.read_text() == wrong[name],
+                    f"calibrate over {name}: exit {done.returncode}: {done.stdout}{done.stderr}")
 done = cinch("calibrate", "-o", programs.FOLDER / "made.json" / "below")
 verdicts.expect(done.returncode == 5 and "cannot write" in done.stderr, f"a profile that cannot be written: exit {done.returncode}: {done.stderr}")
 done = cinch("calibrate")

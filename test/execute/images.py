@@ -39,6 +39,10 @@ def read_idx(path):
     return np.frombuffer(data, np.uint8, offset=4 + 4 * data[3]).reshape(axes)
 
 
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
 def sixteen_bits(Image):
     """Of 16 bits the upper 8 count, in gray and, as Pillow reads them, in coloured pictures."""
     folder, out = programs.FOLDER / "deep", programs.FOLDER / "deep-data"
@@ -89,12 +93,17 @@ def main():
     sixteen_bits(Image)
     said = tool(pictures, programs.FOLDER / "gray", "--size", "5", "--gray", "--hold-out", "0")
     verdicts.expect(read_idx(programs.FOLDER / "gray/train-images").shape == (30, 5, 5) and "valid" not in said, said)
+    before = contents(out)
     (pictures / "cats/broken.png").write_bytes(b"\x89PNG no")
     verdicts.expect("broken.png cannot be read" in tool(pictures, out, code=1), "a broken file is not named")
+    verdicts.expect(contents(out) == before, "a call that fails changes what an earlier one wrote: %s" % sorted(contents(out)))
     verdicts.expect("each class has a folder" in tool(pictures / "empty", out, code=1), "no pictures")
-    verdicts.expect("HEIGHTxWIDTH" in tool(pictures, out, "--size", "6by8", code=2), "a wrong size")
+    for size in ("6by8", "²x4", "4x²", "0x4"):
+        verdicts.expect("HEIGHTxWIDTH" in tool(pictures, out, "--size", size, code=2), "a wrong size: " + size)
     tool(programs.FOLDER / "nowhere", out, code=1)
     (pictures / "cats/broken.png").unlink()
+    tool(pictures, out, "--size", "6x8", "--hold-out", "0")
+    verdicts.expect(sorted(contents(out)) == ["classes.txt", "train-images", "train-labels"], "what was held out before stays: %s" % sorted(contents(out)))
     for where in ("/proc/pictures", out / "classes.txt"):
         said = tool(pictures, where, code=1)
         verdicts.expect("images: %s cannot be written: " % where in said and "Traceback" not in said, said)

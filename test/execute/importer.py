@@ -105,6 +105,68 @@ def ends_with_a_message():
     verdicts.expect("a fault of cinch_import" in said and "Traceback" not in said, said)
 
 
+def by_command(folder, *words, path=()):
+    """The importer in a folder, as a person calls it: the exit code and what it says."""
+    done = subprocess.run([sys.executable, "-m", "cinch_import", *words], cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          env=dict(os.environ, PYTHONPATH=os.pathsep.join([*map(str, path), str(ROOT / "tools")])))
+    verdicts.expect("Traceback" not in done.stdout, "%s: %s" % (words, done.stdout))
+    return done.returncode, done.stdout
+
+
+def replaces_nothing_unasked():
+    """A program that was edited, the weights of another one and the input itself stay; with --force both files are new, or neither."""
+    folder = programs.FOLDER / "kept"
+    folder.mkdir()
+    net, net2 = folder / "net.cinch", folder / "net2.cinch"
+    for ending in (".json", ".npz"):
+        (folder / ("net" + ending)).write_bytes((STORED / ("mlp" + ending)).read_bytes())
+    graph = (folder / "net.json").read_bytes()
+    code, said = by_command(folder, "net.json")
+    first = net.read_text()
+    verdicts.expect(code == 0 and (folder / "net.safetensors").exists(), said)
+    net.write_text("// mine\n" + first)
+    code, said = by_command(folder, "net.json")
+    verdicts.expect(code == 1 and net.read_text().startswith("// mine") and "--force" in said and "net.cinch and net.safetensors" in said, said)
+    net.rename(net2)
+    code, said = by_command(folder, "net.json")
+    verdicts.expect(code == 1 and not net.exists() and "net.safetensors" in said, "another program may need the weights: " + said)
+    (folder / "net.safetensors").write_text("mine")
+    (folder / "net.cinch").symlink_to("net2.cinch")
+    code, said = by_command(folder, "net.json", "--force")
+    verdicts.expect(code == 0 and net.is_symlink() and net2.read_text() == first, "--force: " + said)
+    # An import that fails behind the program's text: a parameter that the file lacks.
+    net2.write_text("mine")
+    arrays = dict(np.load(folder / "net.npz"))
+    del arrays[sorted(arrays)[0]]
+    np.savez(folder / "net.npz", **arrays)
+    code, said = by_command(folder, "net.json", "--force")
+    verdicts.expect(code != 0 and net2.read_text() == "mine" and not list(folder.glob("*.tmp")), "%d: %s" % (code, said))
+    for out in ("net.json", "x.safetensors", ".", "..", "", "we\nird.cinch"):
+        code, said = by_command(folder, "net.json", "--force", "-o", out)
+        verdicts.expect(code == 2 and (folder / "net.json").read_bytes() == graph, "-o %r: %d: %s" % (out, code, said))
+    code, said = by_command(folder, ".")
+    verdicts.expect(code == 2 and "folder" in said, said)
+
+
+def named_oddly():
+    """Quotes and backslashes in the name of the weights are escaped in the program."""
+    folder = programs.FOLDER / "odd names"
+    folder.mkdir()
+    out = 'we"i\\rd.cinch'
+    code, said = by_command(folder, STORED / "mlp.json", "-o", out)
+    verdicts.expect(code == 0 and 'init "we\\"i\\\\rd.safetensors"' in (folder / out).read_text(), said)
+    done = programs.call([programs.CINCH, "check", folder / out])
+    verdicts.expect("error" not in done.stdout, done.stdout)
+
+
+def without_numpy():
+    folder = programs.FOLDER / "no numpy"
+    folder.mkdir()
+    (folder / "numpy.py").write_text('raise ImportError("there is none")')
+    code, said = by_command(folder, STORED / "mlp.json", path=[folder])
+    verdicts.expect(code == 1 and "needs NumPy" in said, "%d: %s" % (code, said))
+
+
 def refused_without_torch():
     """An export without a dynamic batch, files that are no program, a Python without PyTorch: a message, and no traceback."""
     data = json.loads((STORED / "mlp.json").read_text())
@@ -250,6 +312,9 @@ def main():
         stored(name)
     graphs_by_hand()
     ends_with_a_message()
+    replaces_nothing_unasked()
+    named_oddly()
+    without_numpy()
     refused_without_torch()
 
 

@@ -58,6 +58,10 @@ def checked(name, flags, workers):
     steps = [event for event in events if event["name"] == "step"]
     kernels = [event for event in events if event["name"] != "step"]
     verdicts.expect(len(steps) == 40 and len({event["tid"] for event in kernels}) == workers, name + ": 40 steps, a row a worker")
+    own = [event for event in kernels if event["tid"] == 1]  # the table is about worker 0, however many there are
+    calls = sum(float(row["calls_a_step"]) for row in rows)
+    verdicts.expect(abs(calls * 40 - len(own)) < 0.5, "%s: %g calls a step, of which the trace has %d of worker 0" % (name, calls, len(own)))
+    verdicts.expect((" in kernels of worker 0;" in said) == (workers > 1), name + ": it says whose kernels they are: " + said)
     inside = all(any(step["ts"] - 1e-2 <= event["ts"] and event["ts"] + event["dur"] <= step["ts"] + step["dur"] + 1e-2 for step in steps)
                  for event in kernels)
     verdicts.expect(inside and all(event["args"]["place"] for event in kernels), name + ": every kernel lies within a step and has a place")
@@ -71,6 +75,7 @@ def main():
     checked("whole", ["--microbatch", "12"], 1)
     checked("parts", ["--microbatch", "4"], 1)
     checked("stages", ["--stages", "2"], 2)
+    checked("replicas", ["--replicas", "2"], 2)
     exe = programs.FOLDER / "whole"
     out = programs.FOLDER / "out-none"
     said = programs.call([exe, "--data", data, "--out", out, "--steps", "0", "--profile"]).stdout

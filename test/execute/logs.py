@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """What a run writes beside its parameters, with rules that few people write: more metrics than fit into a line, two evaluations of one data set,
-a `best` that evaluates by itself, a run that is stopped inside an evaluation, folders in the folder of checkpoints, two processes that read the
+a `best` that evaluates by itself, a run that is stopped inside an evaluation, the bar of a terminal, folders in the folder of checkpoints, two processes that read the
 same table for the first time; and the memory that many files and wide tables take.
 
 usage: logs.py [NAME...]     NAME chooses by a part of the function's name
@@ -8,6 +8,7 @@ usage: logs.py [NAME...]     NAME chooses by a part of the function's name
 import csv
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -189,25 +190,60 @@ def stopped_in_evaluation():
     expect(pending > 0, "no run was stopped inside its evaluation")
 
 
+def small_losses_on_a_terminal():
+    """The bar of a terminal shows a loss with its exponent."""
+    rules = "  optimizer sgd(lr = 0)\n  steps 10\n"
+    exe = programs.compiled(programs.source("tiny", (HEAD + rules + "}\n").replace("(p - y) ^ 2", "(1e-6 * p) ^ 2")), "tiny")
+    control, terminal = pty.openpty()
+    process = subprocess.Popen([exe, "--data", data("tiny"), "--out", programs.FOLDER / "tiny-out"], stdout=terminal, stderr=terminal)
+    os.close(terminal)
+    drawn = b""
+    while piece := read_terminal(control):
+        drawn += piece
+    expect(process.wait() == 0, "it ends with %s" % process.returncode)
+    shown = [float(loss) for loss in re.findall(rb"\d/10  loss (\S+)  \d+ examples/s", drawn)]
+    expect(shown and all(0 < loss < 1e-9 for loss in shown), "losses in the bar: %s" % drawn[-300:])
+
+
+def read_terminal(control):
+    try:
+        return os.read(control, 4096)
+    except OSError:  # the other end is closed
+        return b""
+
+
 def folders():
-    """A folder in that of the checkpoints is not deleted, and no run fails on it; who only reads deletes nothing."""
+    """What a user keeps beside checkpoints stays there, a folder or a file, and no run fails on it; who only reads deletes nothing."""
     rules = "  optimizer sgd(lr = 0.01)\n  steps 10\n  every 5 checkpoint(\"./run//\", keep = 2)\n"
     folder, out = data("folders"), programs.FOLDER / "folders-out"
     exe = program("folders", rules)
     programs.call([exe, "--data", folder, "--out", out])
     (out / "run" / "mine").mkdir()
     (out / "run" / "mine" / "note").write_text("kept")
+    (out / "run" / "notes.txt").write_text("kept")
+    (out / "run" / "step-00000005.safetensors.good").write_text("kept")
+    mine = ["mine", "notes.txt", "step-00000005.safetensors.good"]
+    steps = ["step-00000005.safetensors", "step-00000010.safetensors"]
     for _ in range(3):
         programs.call([exe, "--data", folder, "--out", out])
-    expect((out / "run.previous" / "mine" / "note").read_text() == "kept", "a folder of the user's is there: %s" % sorted(os.listdir(out)))
+        there = sorted(os.listdir(out / "run"))
+        expect(there == sorted(mine + steps), "what is the user's stays beside the new checkpoints: %s" % there)
+        expect(sorted(os.listdir(out / "run.previous")) == steps, "the old ones are moved: %s" % sorted(os.listdir(out / "run.previous")))
+    expect((out / "run" / "mine" / "note").read_text() == "kept", "a folder of the user's is as it was")
+    (out / "run.previous" / "notes.txt").write_text("kept")
+    for _ in range(2):
+        programs.call([exe, "--data", folder, "--out", out])
+    expect((out / "run.previous" / "notes.txt").read_text() == "kept", "a user's file among older ones is there: %s" % sorted(os.listdir(out)))
     expect((out / "run.previous-2").is_dir() and not (out / "run.previous-3").exists(), "the runs behind it take turns: %s" % sorted(os.listdir(out)))
     (out / "final.safetensors").unlink()
     unfinished = out / "run" / "step-00000099.safetensors.tmp"
     unfinished.write_text("")
+    other = out / "run" / "notes.tmp"
+    other.write_text("")
     programs.call([exe, "predict", "--on", "valid", "--data", folder, "--out", out])
     expect(unfinished.exists(), "predict removes what a run may be writing")
     programs.call([exe, "--data", folder, "--out", out, "--resume"])
-    expect(not unfinished.exists(), "a run that is resumed removes what a killed one left")
+    expect(other.exists() and not unfinished.exists(), "a run that is resumed removes what a killed one left, and nothing else")
 
 
 def same_table_at_once():
@@ -351,7 +387,7 @@ train m on train seed 1 {
 
 
 def main():
-    tests = (many_metrics, two_evaluations, rows_of_best, stopped_in_evaluation, folders, same_table_at_once, many_files, wide_table, constant_column)
+    tests = (many_metrics, two_evaluations, rows_of_best, stopped_in_evaluation, small_losses_on_a_terminal, folders, same_table_at_once, many_files, wide_table, constant_column)
     for test in tests:
         if len(sys.argv) == 1 or any(name in test.__name__ for name in sys.argv[1:]):
             test()

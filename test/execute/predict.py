@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import programs
+import tensorfile
 
 PROGRAM = """
 dim B = 16 batch, I = 6, C = 4
@@ -85,6 +86,10 @@ def main():
     call(without, "predict", "--on", "table", "--data-file", "other/table")
     for name, examples in (("table", 25), ("table.csv", 9), ("table.file", 9)):
         verdicts.expect(np.array_equal(load("logits", name), logits[:examples]), "results of " + name)
+    odd_name = 'a "b\\c'
+    (data / (odd_name + ".csv")).write_text("\n".join(["a,b,c,d,e,f,y"] + [row + ",1" for row in rows[:9]]) + "\n")
+    said = call(without, "eval", "--on", "table", "--data-file", odd_name + ".csv").stdout.splitlines()
+    verdicts.expect(json.loads(said[-1])["data"] == odd_name, "eval's line is JSON, whatever the file is called: %s" % said)
     said = call(without, "predict", "--on", "table", "--data-file", "nowhere.csv", allowed=(3,)).stdout
     verdicts.expect("data `nowhere`: cannot open nowhere.csv: No such file" in said and "--data names" not in said, said)
     verdicts.expect("looked for from the current folder, %s)" % data in said, said)
@@ -133,6 +138,12 @@ train lm on train seed 3 {
         said.append(call(exe, "generate", "--length", 20, "--temperature", 0, allowed=(0, 2)).stdout)
     verdicts.expect(said[0] == said[1] and len(said[0]) > 10, "generate beside clauses: %r" % said[:2])
     verdicts.expect("if it has `predict` clauses, one for these logits" in said[2], said[2])
+    # Logits that say nothing about the next token: exit 4, and not an endless line of bytes of value 0.
+    for value in (np.nan, np.inf, -np.inf):
+        tensorfile.write(data / "bad.safetensors", {"e.weight": np.full((128, 128), value, np.float32)})
+        for more in (("--temperature", 0), ()):
+            said = call(programs.FOLDER / "text0", "generate", "--init", "bad.safetensors", "--prompt", "hello", *more, allowed=(4,)).stdout
+            verdicts.expect("token 1 cannot be drawn" in said and str(value) in said, "logits of %s: %r" % (value, said))
 
 
 verdicts.run(main)

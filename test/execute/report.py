@@ -5,6 +5,7 @@ holds exactly that JSON and asks for nothing from outside. What the page does in
 
 import html.parser
 import json
+import os
 import re
 
 import programs
@@ -173,6 +174,18 @@ def odd_sources():
     verdicts.expect("b" not in page.tags, "a source line becomes an element of the page")
 
 
+def odd_path():
+    """A path may be any bytes: what of them is no UTF-8 is replaced in the page, in the JSON and in the binary's description of itself."""
+    program, path = programs.FOLDER / os.fsdecode(b"n\xfct.cinch"), programs.FOLDER / "odd-path.html"
+    program.write_text((programs.HERE / "mlp.cinch").read_text())
+    exe = programs.FOLDER / "odd-path"
+    programs.call([programs.CINCH, program, "-o", exe, "--report", path])
+    plan = json.loads(programs.call([programs.CINCH, "plan", program, "--json"]).stdout)
+    verdicts.expect(json.loads(Page(path.read_text()).data) == plan, "a path that is no UTF-8: the page has another plan")
+    said = programs.call([exe, "info"]).stdout
+    verdicts.expect("n\ufffdt.cinch" in said, "a path that is no UTF-8: " + said)
+
+
 def refused():
     """Of a budget that is too small the page shows the smallest plan."""
     program, path = programs.HERE / "gpt.cinch", programs.FOLDER / "refused.html"
@@ -196,6 +209,7 @@ for number, (program, flags) in enumerate(CASES):
     case(number, program, flags)
 several_workers()
 odd_sources()
+odd_path()
 refused()
 unwritable()
 verdicts.finish()

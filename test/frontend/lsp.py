@@ -145,6 +145,13 @@ def session():
     crooked = PROGRAM.replace("  h = relu", "      h=relu")
     change(crooked)
     editor.diagnostics()
+    # A message cuts a long piece of the program behind 37 bytes, which may be in the middle of a character.
+    for before in range(4):
+        change(PROGRAM.replace("steps 5", 'steps 5; every 100 log("%s%s")' % ("x" * before, "ü" * 30)))
+        got = [each["message"] for each in editor.diagnostics()]
+        expect(any("ü..." in message for message in got), "a long text of two-byte letters behind %d others: %s" % (before, got))
+    change(crooked)
+    editor.diagnostics()
     edits = editor.call("textDocument/formatting", textDocument=dict(uri=Editor.URI), options=dict(tabSize=8, insertSpaces=True))
     expect(len(edits) == 1 and edits[0]["newText"] == PROGRAM, "formatting")
     change(PROGRAM)
@@ -153,6 +160,9 @@ def session():
            "formatting twice")
     expect("code" in (editor.call("textDocument/rename", x=1) or {}), "an unknown method is answered with an error")
     expect(not editor.call("textDocument/hover", textDocument=dict(uri="file:///other.cinch"), position=dict(line=0, character=0)), "no such text")
+    odd = dict(uri="file:///home/me/n%FCt.cinch", languageId="cinch", version=1, text=wrong)  # no UTF-8, as a name may be
+    editor.notify("textDocument/didOpen", textDocument=odd)
+    expect("E0101" in str(editor.diagnostics()), "a file whose name is not UTF-8")
     editor.notify("textDocument/didClose", textDocument=dict(uri=Editor.URI))
     expect(editor.diagnostics() == [], "closing clears")
     editor.call("shutdown")

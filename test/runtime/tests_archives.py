@@ -193,6 +193,12 @@ def test_csv(t):
     want = [[struct.unpack("i", struct.pack("f", single(e / 3) * 0.5))[0]] for e in range(16)]
     t.check(walk(t, t.recorder(real, 1, 16), "real", 1, 16) == want, "numbers with a fraction")
 
+    lone = dict(real, missing=7)
+    for ends in ("", "\n", "\n\n\n", "\r\n \r\n"):
+        programs.write(t.path("r.csv"), ("v\n1\n\n2\n3\n4\n5\n6\n8" + ends).encode())
+        seen = walk(t, t.recorder(lone, 1, 16), "lone", 1, 16)
+        t.check(seen == [[bits(0.5 * v)] for v in (1, 7, 2, 3, 4, 5, 6, 8)] * 2, "a column with an empty cell, and lines behind it: %r" % ends, str(seen))
+
     programs.write(t.path("x.csv"), b"1,2.5,one\n2,3.5,two\n")
     t.refused(3, ["x.csv: field `x` takes the column `a`, but the file has 1, 2.5, one; if this is a row of values, write header = false"], program,
               "--data", ".", "--out", "bad")
@@ -212,6 +218,11 @@ def test_csv(t):
     wrong(["line 3 has 1 cells, expected 2"], "a,b\n1,2\n3\n")
     wrong(["line 2 has 3 cells, expected 2"], "a,b\n1,2,3\n")
     wrong(["whole numbers, but has 1.5 in line 2, column 1"], "a,b\n1.5,2\n")
+    wrong(["line 3, column 2: there is text behind the closing quote"], 'a,b\n1,2\n1,"2"5\n')
+    wrong(["line 4, column 1: there is text behind the closing quote"], 'a,b\n1,2\n"1\n" 5,2\n')
+    wrong(["line 1, column 2: there is text behind the closing quote"], 'a,"b"c\n1,2\n')
+    wrong(["line 1 is empty; it has the names of the columns"], "\na,b\n1,2\n")
+    wrong(["empty"], "\n\n")
     wrong(["line 3: a quote does not end"], 'a,b\n1,2\n1,"2\n3,4\n5,6\n')
     wrong(["not separated by `,`", 'separator = ";"'], "a;b\n1;2\n")
     wrong(["not separated by `,`", 'separator = "\\t"'], "a\tb\n1\t2\n")

@@ -267,6 +267,12 @@ def test_wrong_files(t):
         programs.npy("<i8", [4, 2], [1] * 7 + [1 << 32], "q"),
         dict(name="x", dtype="I32", shape=[2]),
     )
+    # A value that is too large with its scale only; that it fits without was seen, and does not count.
+    large, real = programs.npy("<f4", [4, 2], [1] * 7 + [-3e38], "f"), dict(name="x", dtype="F32", shape=[2], scale=1)
+    programs.write(t.path("x.npy"), large)
+    walk(t, t.recorder(dict(name="train", source="npy", files=["x.npy"], shuffle=False, fields=[real]), 2, 8), "b", 2, 4)
+    npy_wrong(["has -3e+38 in example 3, value 1", "with its scale of 10, is too large for f32"], large, dict(real, scale=10))
+    npy_wrong(["has 2e+10 in example 3, value 1", "with its scale of 1e+30,"], programs.npy("<u8", [4, 2], [1] * 7 + [20000000000], "Q"), dict(real, scale=1e30))
     programs.write(t.path("x.npy"), programs.npy("<i8", [4, 2], [1] * 7 + [-100], "q"))
     program = t.recorder(
         dict(

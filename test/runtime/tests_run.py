@@ -225,6 +225,25 @@ def test_large_metric(t):
     )
 
 
+def into_a_full_disk(t, *command):
+    """The exit code where standard output takes nothing, and what is said of it."""
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*map(str, command)], cwd=t.folder, stdout=full, stderr=subprocess.PIPE, text=True)
+    return done.returncode, done.stderr
+
+
+def test_output_that_is_lost(t):
+    """A command whose result is what it prints says so if that is lost; one that writes files goes on."""
+    data, program = t.digits(), t.linear()
+    code, err = into_a_full_disk(t, program, "--data", data, "--out", "a")
+    t.check(code == 0 and os.path.exists(t.path("a", "final.safetensors")), "training goes on", err)
+    code, err = into_a_full_disk(t, program, "predict", "--data", data, "--out", "a")
+    t.check(code == 0 and os.path.exists(t.path("a", "predict", "valid", "logits.npy")), "predict writes files", err)
+    for words in (["eval", "--data", data, "--out", "a"], ["eval", "--data", data, "--out", "a", "--quiet"], ["info"], ["--help"]):
+        code, err = into_a_full_disk(t, program, *words)
+        t.check(code == 5 and "cannot write to standard output: No space left" in err, " ".join(words), "%d %s" % (code, err))
+
+
 def test_generate(t):
     programs.write(t.path("text"), bytes(range(256)) * 4)
     field = dict(name="text", dtype="I32", shape=[9], below=256)
@@ -280,6 +299,8 @@ def test_generate(t):
     t.refused(2, ["the token 300 is outside"], program, "generate", "--out", "b", "--prompt", "300")
     t.refused(2, ["expected numbers"], program, "generate", "--out", "b", "--prompt", "x")
     t.refused(2, ["does not generate"], t.linear(), "generate", "--out", "b")
+    code, err = into_a_full_disk(t, program, "generate", "--out", "b", "--prompt", "1", "--length", 1)
+    t.check(code == 5 and "cannot write to standard output" in err, "a text that is lost", "%d %s" % (code, err))
 
 
 def test_command_line(t):

@@ -234,9 +234,11 @@ def from_exported(program):
 
 def load(path):
     """FILE.pt2, or a graph stored as FILE.json with FILE.npz beside it."""
-    if str(path).endswith(".json"):
+    try:
         import numpy
-
+    except ImportError:
+        raise Refused("reading it needs NumPy, and %s has none: pip install numpy" % sys.executable)
+    if str(path).endswith(".json"):
         with open(path) as file:
             data = json.load(file)
         with numpy.load(str(path)[:-5] + ".npz") as arrays:

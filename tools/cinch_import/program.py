@@ -65,6 +65,11 @@ def label_of(taken):
     return next(word for word in words if word not in taken)
 
 
+def quoted(text):
+    """A string of the language."""
+    return '"%s"' % text.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t")
+
+
 def program(graph, batch, weights):
     called, names = fields_of(graph)
     label = label_of({*called, *called.values()})
@@ -94,7 +99,7 @@ def program(graph, batch, weights):
     text += writer.order
     if lines:
         text += ["names pytorch {"] + ['  "%s" = "%s"' % line for line in lines] + ['  "*" = "*"', "}", ""]
-    text += ["train %s on train seed 1 {" % name, '  init "%s"%s' % (weights, " names pytorch" if lines else ""),
+    text += ["train %s on train seed 1 {" % name, "  init %s%s" % (quoted(weights), " names pytorch" if lines else ""),
              "  %s = %s(%s)" % (", ".join(firsts), name, ", ".join(called.values()))]
     text += [line % firsts[at] for line in loss]
     text += ["  predict %s = %s" % (each, kept[node]) for each, node in zip(names, graph.outputs)]
