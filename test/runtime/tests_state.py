@@ -449,6 +449,12 @@ def test_epochs(t):
     whole = t.linear(epochs=2, batch=30, microbatch=10, every=every)
     out = t.call(whole, "--data", data, "--out", "b")[1]
     t.check(re.findall(r"step (\d+)/10  valid:", out) == ["5", "10"], "epochs of whole batches", out)
+    few = t.linear(epochs=1, batch=160)
+    t.refused(3, ["1 epoch of 150 examples", "one batch of 160", "--set epochs=2"], few, "--data", data, "--out", "c")
+    code, out, err = t.call(few, "--data", data, "--out", "d", "--set", "epochs=2")
+    t.check(code == 0 and "steps 0 to 1" in out, "the remedy makes a step", out + err)
+    code, out, err = t.call(few, "--data", data, "--out", "e", "--steps", 0)
+    t.check(code == 0 and "steps 0 to 0" in out, "--steps 0 asks for none", out + err)
 
 
 def crc32c(crc, data):
