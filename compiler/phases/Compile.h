@@ -154,7 +154,7 @@ private:
   bool verifyMessages(); // between workers; phase scheduled
   std::vector<mlir::func::FuncOp> waysToTrain(const solve::Strategy &);
   static bool lacksCopies(mlir::func::FuncOp way); // of weights, which others have
-  static double dearerWithoutCopies(llvm::ArrayRef<mlir::func::FuncOp> ways, size_t way, const DecideOptions &wanted);
+  static void makeDearerWithoutCopies(llvm::ArrayRef<mlir::func::FuncOp> ways, size_t way, const DecideOptions &wanted);
   static int levelsOf(llvm::ArrayRef<mlir::func::FuncOp> ways, size_t way); // of runs, as loopLevels
   bool moveAllState(const DecideOptions &base, DecideOptions forTrain);
   // The best of the ways; the others are erased.

@@ -409,9 +409,6 @@ PlanProblem::PlanProblem(func::FuncOp function, const DecideOptions &options) : 
   // A caller that counts the micro-batches may have many; what replicas add up is there from the begin.
   problem.graph.sumsBeginLate =
       !options.callerCounts && llvm::none_of(problem.graph.kernels, [](const solve::Kernel &kernel) { return kernel.message; });
-  for (solve::Kernel &kernel : problem.graph.kernels)
-    if (options.dearer != 1)
-      kernel.seconds.fixed *= options.dearer, kernel.seconds.perExample *= options.dearer;
   if (problem.error.empty())
     variants = rowVariants(step, problem, options, refused);
 }
