@@ -116,6 +116,7 @@ public:
   mlir::LogicalResult emitObject(llvm::SmallVectorImpl<char> &object, bool assembly);
 
   // Bytes that the budget grants to code, stacks and the runtime beside the arena.
+  int64_t columnBytes() const;
   int64_t allowance() const;
   int64_t allowanceOfSeveral() const; // at least, of a program of one worker, if it were divided among several
   // Bytes of allowance that are missing if the executable has so many bytes; <= 0: none.
