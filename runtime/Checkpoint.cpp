@@ -3,6 +3,7 @@
 #include "runtime/Checkpoint.h"
 #include "runtime/Device.h"
 #include "runtime/Logs.h"
+#include "runtime/LossMeans.h"
 #include "runtime/Normalize.h"
 #include "runtime/Output.h"
 #include "runtime/Run.h"
@@ -188,11 +189,10 @@ bool saveCheckpoint(int rule, bool pending, Path *saved) {
   info.last[0] = run.loss;
   info.last[1] = run.norm;
   info.last[2] = run.learningRate;
-  info.last[3] = run.lossSum;
-  info.last[4] = double(run.lossCount);
   info.data = marks;
   notes.size = 0;
   takeNotes(notes);
+  takeMeans(notes);
   info.notes = notes;
   size_t used = 0;
   for (int64_t i = 0; i < run.meta.every.size; ++i)
@@ -348,6 +348,7 @@ bool loadNewest(TensorList &wanted, const Taking &taking, bool cleans, const cha
     for (const DataMark &mark : marks)
       file.info.data.add().field = mark.field;
     takeNotes(file.info.notes);
+    takeMeans(file.info.notes);
     for (Note &note : file.info.notes)
       note.text[0] = 0;
     bool good = file.open(path.text, wanted, taking, problem);
@@ -409,8 +410,7 @@ bool resumeNewest(const char *&name) {
   run.loss = info.last[0];
   run.norm = info.last[1];
   run.learningRate = info.last[2];
-  run.lossSum = info.last[3];
-  run.lossCount = int64_t(info.last[4]);
+  adoptMeans(info.notes);
   restoreBest(info.best);
   return true;
 }

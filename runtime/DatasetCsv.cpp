@@ -1,6 +1,7 @@
 // DatasetCsv.cpp: tables of text. Rows of a csv file cannot be found without reading all before them, so its values are
 // written once, as f64, to a file a field, OUT/NAME.FIELD.csv-values, checked on the way, and read from there like any
 // other file.
+#include "runtime/ColumnBytes.h"
 #include "runtime/DatasetKept.h"
 #include "runtime/Output.h"
 #include "runtime/Random.h"
@@ -140,6 +141,7 @@ struct Columns {
   int64_t found = 0;         // of them
   int64_t columns = 0;       // of the file
 };
+static_assert(kReadBytes == sizeof(*Columns::column) + sizeof(*Columns::order) + sizeof(double)); // and the row of convertRows
 
 void assign(Columns &columns, const FieldSpec &field, const FieldFile &file, int64_t column, const char *name) {
   for (int64_t value = 0; value < field.from.size; ++value)

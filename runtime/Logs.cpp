@@ -220,9 +220,10 @@ void writeRow(int64_t step, unsigned sinks, bool single) {
   }
   if (sinks & kTensorBoard && eventFile >= 0)
     appendEvent(eventFile, step, names.items, values, present, columns);
-  memset(present, 0, size_t(columns));
   if (sinks & kHtml && hasPage && secondsSoFar() >= nextPage)
     writePage();
 }
+
+void endRow() { memset(present, 0, size_t(names.size)); }
 
 } // namespace cinch::rt

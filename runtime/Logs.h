@@ -18,6 +18,7 @@ int addColumn(const char *name);
 void openLogs(unsigned sinks, int64_t lastStep);
 void setColumn(int column, double value); // of the row that comes next
 void writeRow(int64_t step, unsigned sinks, bool single);
+void endRow(); // the next one has no columns yet
 void closeLogs(); // the page with its last rows
 
 // TensorBoard.cpp

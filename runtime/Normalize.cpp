@@ -1,5 +1,6 @@
 // Normalize.cpp: see Normalize.h.
 #include "runtime/Normalize.h"
+#include "runtime/ColumnBytes.h"
 #include "runtime/Output.h"
 #include <errno.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 namespace cinch::rt {
 
 static List<Normal> list;
+static_assert(kNormalBytes == sizeof(*Normal::mean) + sizeof(*Normal::deviation) + sizeof(bool)); // the last: constantColumns
 
 List<Normal> &normals() { return list; }
 

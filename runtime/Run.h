@@ -39,8 +39,6 @@ struct Run {
   int64_t step = 0, total = 0, horizon = 0;
   bool pending = false;                        // what is due after `step` is not done yet
   double loss = 0, norm = 0, learningRate = 0; // of the step done last; learningRate NaN: the program has none
-  double lossSum = 0;                          // since the last line of the logs, over
-  int64_t lossCount = 0;                       // so many steps
   bool gateFailed = false;
   bool ahead = false; // where steps overlap: a part of the step `step` is done
   bool late = false;  // the device has the gate; what a step left is known after the next one was asked for

@@ -52,7 +52,7 @@ struct TensorFileInfo {
   char program[256] = "", hash[32] = "", best[256] = "";
   int64_t step = -1;
   bool pending = false; // what was due after that step (evaluation, log) was not done yet; it needs
-  double last[5] = {};  // the loss, gradient norm and learning rate of that step; sum and number of the losses since the last line
+  double last[3] = {};  // the loss, gradient norm and learning rate of that step
   List<DataMark> data;  // when reading: the fields that are looked for
   List<Note> notes;     // when reading: the keys that are looked for
 };

@@ -266,8 +266,8 @@ bool TensorFile::readInfo(JsonReader &json) {
     keep("program", info.program, sizeof info.program);
     keep("hash", info.hash, sizeof info.hash);
     keep("best", info.best, sizeof info.best);
-    static const char *const numbers[] = {"loss", "norm", "lr", "loss_sum", "loss_count"};
-    for (int i = 0; i < 5; ++i)
+    static const char *const numbers[] = {"loss", "norm", "lr"};
+    for (int i = 0; i < 3; ++i)
       if (strcmp(json.key, numbers[i]) == 0)
         info.last[i] = strtod(json.text, nullptr);
     for (Note &note : info.notes)

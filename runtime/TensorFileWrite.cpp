@@ -85,8 +85,8 @@ void produceHeader(HeaderSink &sink, const TensorList &tensors, const TensorFile
     sink.pair("step", number);
     sink.pair("pending", info.pending ? "1" : "0");
     sink.pair("best", info.best);
-    static const char *const names[] = {"loss", "norm", "lr", "loss_sum", "loss_count"};
-    for (int i = 0; i < 5; ++i) {
+    static const char *const names[] = {"loss", "norm", "lr"};
+    for (int i = 0; i < 3; ++i) {
       char value[40];
       sink.pair(names[i], exact(value, info.last[i], false));
     }

@@ -4,6 +4,7 @@
 #include "runtime/InitFile.h"
 #include "runtime/Initialize.h"
 #include "runtime/Logs.h"
+#include "runtime/LossMeans.h"
 #include "runtime/Normalize.h"
 #include "runtime/Output.h"
 #include "runtime/Peers.h"
@@ -148,10 +149,45 @@ void findState() {
   stateToDevice();
 }
 
+// The rules that have a line at this step, as numbers of their means: those that are due, and all at the end.
+struct Lines {
+  bool *now = nullptr, any = false;
+  int64_t plain() const { return run.meta.every.size; }
+  unsigned sinks(int64_t rule) const { return sinksOf(rule == plain() ? Every() : run.meta.every[rule]); }
+  bool isLog(int64_t rule) const { return rule == plain() ? plainEvery > 0 : run.meta.every[rule].kind == Every::Log; }
+  // A line that is there because --steps stops here ends no mean: that goes on in the resumed run.
+  bool endsMean(int64_t rule) const { return now[rule] && (rule == plain() || isDue(run.meta.every[rule].steps)); }
+
+  void find() {
+    any = false;
+    for (int64_t rule = 0; rule <= plain(); ++rule) {
+      const bool last = run.step == run.total;
+      now[rule] = isLog(rule) && (last || (rule == plain() ? run.step % plainEvery == 0 || run.step == 1 : isDue(run.meta.every[rule].steps)));
+      any |= now[rule];
+    }
+  }
+
+  // The mean of a row in one of these sinks: of the rules that write there now or, if there are none, that ever do, the one whose last line is the
+  // latest.
+  double mean(unsigned into) const {
+    int64_t found = -1;
+    for (int64_t rule = 0; rule <= plain(); ++rule) {
+      if (!isLog(rule) || (into && !(sinks(rule) & into)))
+        continue;
+      const bool nearer = found < 0 || stepsInMean(rule) < stepsInMean(found);
+      if (found < 0 || now[rule] > now[found] || (now[rule] == now[found] && nearer))
+        found = rule;
+    }
+    return found < 0 ? run.loss : meanOf(found);
+  }
+};
+Lines lines;
+
 void prepareColumns() {
   const Meta &meta = run.meta;
   const Entry *eval = meta.entry("eval");
   evaluatedNow = allocateArray<bool>(meta.every.size);
+  lines.now = allocateArray<bool>(meta.every.size + 1);
   firstColumn = allocateArray<int>(meta.datasets.size);
   evaluated = allocateArray<double>(meta.every.size * evalValueCount());
   bool anyLog = false;
@@ -282,36 +318,42 @@ bool stopsEarly() {
   return true;
 }
 
+void fillLine() {
+  const double speed = speedSinceMark();
+  setColumn(kLoss, run.loss);
+  if (run.learningRate == run.learningRate)
+    setColumn(kLearningRate, run.learningRate);
+  if (run.meta.normAt >= 0)
+    setColumn(kNorm, run.norm);
+  setColumn(kSpeed, speed);
+  setColumn(kSeconds, secondsSoFar());
+  if (!onTerminal())
+    printLine(lines.mean(0), speed);
+}
+
+void writeRows(unsigned sinks) {
+  static const unsigned files[] = {kCsv | kHtml, kJsonl, kTensorBoard};
+  for (unsigned into : files) {
+    if (!(sinks & into))
+      continue;
+    if (lines.any)
+      setColumn(kMeanLoss, lines.mean(into));
+    writeRow(run.step, sinks & into, !run.meta.f64);
+  }
+  endRow();
+}
+
 // Evaluation first, then the row of the logs, then the checkpoint: a resumed run finds what was written before it.
 void doWhatIsDue() {
   const Meta &meta = run.meta;
-  bool line = plainEvery && (run.step % plainEvery == 0 || run.step == 1 || run.step == run.total);
-  bool endsMean = line; // a line that is there because --steps stops here does not: the mean goes on in the resumed run
   unsigned sinks = 0;
   run.pending = true;
   memset(evaluatedNow, 0, size_t(meta.every.size));
-  for (const Every &every : meta.every)
-    if (every.kind == Every::Log && (isDue(every.steps) || run.step == run.total)) {
-      line = true;
-      endsMean |= isDue(every.steps);
-      sinks |= sinksOf(every);
-    }
-  if (plainEvery && line)
-    sinks |= sinksOf(Every());
-  if (line) {
-    double speed = speedSinceMark();
-    double mean = run.lossCount ? run.lossSum / double(run.lossCount) : run.loss;
-    setColumn(kLoss, run.loss);
-    setColumn(kMeanLoss, mean);
-    if (run.learningRate == run.learningRate)
-      setColumn(kLearningRate, run.learningRate);
-    if (meta.normAt >= 0)
-      setColumn(kNorm, run.norm);
-    setColumn(kSpeed, speed);
-    setColumn(kSeconds, secondsSoFar());
-    if (!onTerminal())
-      printLine(mean, speed);
-  }
+  lines.find();
+  for (int64_t rule = 0; rule <= lines.plain(); ++rule)
+    sinks |= lines.now[rule] ? lines.sinks(rule) : 0;
+  if (lines.any)
+    fillLine();
   for (int64_t i = 0; i < meta.every.size; ++i)
     if (meta.every[i].kind == Every::Eval && meta.entry("eval") && isDue(meta.every[i].steps))
       evaluateNow(i);
@@ -323,9 +365,10 @@ void doWhatIsDue() {
       sinks |= everySink;
   countEvaluations();
   if (sinks)
-    writeRow(run.step, sinks, !meta.f64);
-  if (endsMean) // behind the evaluations: a run that is stopped in one of them comes here again
-    run.lossSum = 0, run.lossCount = 0;
+    writeRows(sinks);
+  for (int64_t rule = 0; rule <= lines.plain(); ++rule)
+    if (lines.endsMean(rule)) // behind the evaluations: a run that is stopped in one of them comes here again
+      beginMean(rule);
   run.pending = false;
   for (int64_t i = 0; i < meta.every.size; ++i)
     if (meta.every[i].kind == Every::Checkpoint && isDue(meta.every[i].steps))
@@ -403,6 +446,7 @@ void train() {
   prepareArena(run.total > 0);
   prepareCheckpoints();
   markTrainingData();
+  prepareMeans();
   findState();
   prepareColumns();
   openLogs(everySink, run.pending ? run.step - 1 : run.step);
@@ -430,8 +474,7 @@ void train() {
     if (run.gateFailed)
       reportFailedGate();
     ++run.step;
-    run.lossSum += run.loss;
-    ++run.lossCount;
+    addLoss(run.loss);
     worked = true;
     doWhatIsDue();
     drawBar();

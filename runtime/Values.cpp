@@ -190,6 +190,11 @@ int64_t programSteps(int64_t examples) {
   if (!meta.steps && meta.epochs > INT64_MAX / examples)
     fail(kData, "%lld epochs of %lld examples are too many to count", (long long)meta.epochs, (long long)examples);
   int64_t steps = meta.steps ? meta.steps : meta.epochs * examples / meta.batch;
+  if (steps == 0 && run.options.steps != 0) // --steps 0 wants none
+    fail(kData, "%lld epoch%s of %lld example%s are less than one batch of %lld: nothing would be trained. --set epochs=%lld makes a step, "
+                "--set steps=N makes N; or compile the program with a smaller batch",
+         (long long)meta.epochs, meta.epochs == 1 ? "" : "s", (long long)examples, examples == 1 ? "" : "s", (long long)meta.batch,
+         (long long)((meta.batch + examples - 1) / examples));
   if (!stepsGiven)
     fileSteps = steps;
   return steps;

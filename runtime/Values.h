@@ -17,6 +17,7 @@ void applySettings();
 // The values, where kernels read them.
 void storeValues();
 // How many steps the program's `steps` or `epochs` are.
+// Leaves with kData if epochs are less than one batch, unless --steps 0 asks for no step.
 int64_t programSteps(int64_t examples);
 
 // What a checkpoint says of this run: values as they are, values of the program, what its hash is made of.

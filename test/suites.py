@@ -64,6 +64,7 @@ def quick_suites():
         python("execute/delay.py"),
         python("execute/overlap.py"),
         python("execute/masked.py"),
+        python("execute/evaluation_sums.py"),
         python("execute/groups.py"),
         python("execute/scan.py"),
         python("execute/meeting.py"),

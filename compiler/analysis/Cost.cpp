@@ -144,12 +144,20 @@ static solve::Seconds secondsOnDevice(const Work &work, SpecsOfKernel specs, con
   return {fixed, (all - fixed) / double(most)};
 }
 
+static double dearer(plan::KernelOp op) {
+  auto function = op->getParentOfType<func::FuncOp>();
+  auto times = function ? function->getAttrOfType<FloatAttr>(kDearerAttr) : FloatAttr();
+  return times ? times.getValueAsDouble() : 1;
+}
+
 void priceKernel(plan::KernelOp op, SpecsOfKernel specs, bool inLoop, const PricedMachine &machine, solve::Kernel &kernel) {
   const Work work(op, inLoop, specs.front().first);
   kernel.work = traitsOf(op.getKind()).work;
   kernel.flops = work.flops, kernel.traffic = work.bytes;
-  kernel.seconds = machine.target.isDevice() ? secondsOnDevice(work, specs, machine)
-                                             : secondsOnCpu(work, rateOf(op, *specs.front().second, machine.rates), machine.rates);
+  kernel.seconds = {};
+  kernel.seconds.add(machine.target.isDevice() ? secondsOnDevice(work, specs, machine)
+                                               : secondsOnCpu(work, rateOf(op, *specs.front().second, machine.rates), machine.rates),
+                     dearer(op));
 }
 
 LaunchPrice priceOfLaunch(plan::KernelOp op, const KernelSpec &spec, bool inLoop, const PricedMachine &machine) {
@@ -158,12 +166,12 @@ LaunchPrice priceOfLaunch(plan::KernelOp op, const KernelSpec &spec, bool inLoop
   price.flops = work.flops.at(1), price.traffic = work.bytes.at(1);
   if (machine.target.isDevice()) {
     DevicePrice device = priceOnDevice(spec, work.at(1), machine.target, machine.rates);
-    price.arithmeticSeconds = device.arithmetic, price.trafficSeconds = device.traffic, price.seconds = device.seconds;
+    price.arithmeticSeconds = device.arithmetic, price.trafficSeconds = device.traffic, price.seconds = device.seconds * dearer(op);
     return price;
   }
   const double rate = rateOf(op, spec, machine.rates);
   price.arithmeticSeconds = price.flops / rate, price.trafficSeconds = price.traffic / machine.rates.bytes;
-  price.seconds = secondsOnCpu(work, rate, machine.rates).at(1);
+  price.seconds = secondsOnCpu(work, rate, machine.rates).at(1) * dearer(op);
   return price;
 }
 

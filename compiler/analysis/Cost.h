@@ -19,6 +19,9 @@ struct PricedMachine {
   const kernels::TargetInfo &target;
 };
 
+// On a function, a number: its kernels take so many times as long as they would be priced otherwise.
+inline constexpr llvm::StringLiteral kDearerAttr = "plan.dearer";
+
 // Specs of a kernel at some numbers of examples, the largest first, which is the whole batch.
 using SpecsOfKernel = llvm::ArrayRef<std::pair<int64_t, const KernelSpec *>>;
 

@@ -415,7 +415,7 @@ bool Elaborator::checkBounds(const Declared &declared, Tensor &tensor, const Arg
 
 // ---- A call -------------------------------------------------------------------------------------------------------
 // Is each parameter given or has a default, and is what is given of its kind: a constant, or a tensor?
-bool Elaborator::checkPlaced(const Call &call, const std::vector<std::optional<Argument>> &placed, Frame &caller, bool good) {
+bool Elaborator::checkPlaced(const Call &call, std::vector<std::optional<Argument>> &placed, Frame &caller, bool good) {
   const std::vector<ast::Parameter> &parameters = call.layer.signature.parameters;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const ast::Parameter &parameter = parameters[i];

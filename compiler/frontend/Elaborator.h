@@ -265,8 +265,9 @@ private:
   // ---- Binding.cpp: arguments against a signature
   bool bindCall(const Call &call, Frame &callee, Frame &caller);
   bool placeArguments(const Call &call, Frame &caller, std::vector<std::optional<Argument>> &placed);
-  bool checkPlaced(const Call &call, const std::vector<std::optional<Argument>> &placed, Frame &caller, bool good);
-  bool checkRange(const ast::LayerItem &, const ast::Parameter &, const Argument &, Frame &caller);
+  bool checkPlaced(const Call &call, std::vector<std::optional<Argument>> &placed, Frame &caller, bool good);
+  bool checkRange(const ast::LayerItem &, const ast::Parameter &, Argument &, Frame &caller);
+  bool takeRate(Value &rate, const std::string &who, Span span, Frame &caller);
   bool bindDefaultSizes(const Call &call, Frame &callee, Frame &caller);
   bool bindConstants(const Call &call, const std::vector<std::optional<Argument>> &placed, Frame &callee);
   bool bindTensors(const Call &call, const std::vector<std::optional<Argument>> &placed, Frame &callee, Frame &caller);

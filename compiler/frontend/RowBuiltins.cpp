@@ -199,6 +199,8 @@ Value Elaborator::builtinAttend(const LayerItem &item, const Expr &site, const s
     return failure(Code::E0301, span, "`scale` is a number, but this is " + describe(scale, dims), frame);
   if (!rate.isNumber() || rate.number.sign() < 0 || compareNumbers(rate.number, Number(1)) >= 0)
     return failure(Code::E0301, span, "`dropout` must be in [0, 1), but this is " + describe(rate, dims), frame);
+  if (!takeRate(rate, "`dropout`", span, frame))
+    return {};
   if (*heads.number.integer() % *groups.number.integer() != 0)
     return failure(Code::E0302, span,
                    "the key heads must divide the query heads, but " + sizeText(groups.number) + " does not divide " +

@@ -116,6 +116,7 @@ public:
   mlir::LogicalResult emitObject(llvm::SmallVectorImpl<char> &object, bool assembly);
 
   // Bytes that the budget grants to code, stacks and the runtime beside the arena.
+  int64_t columnBytes() const;
   int64_t allowance() const;
   int64_t allowanceOfSeveral() const; // at least, of a program of one worker, if it were divided among several
   // Bytes of allowance that are missing if the executable has so many bytes; <= 0: none.
@@ -154,7 +155,7 @@ private:
   bool verifyMessages(); // between workers; phase scheduled
   std::vector<mlir::func::FuncOp> waysToTrain(const solve::Strategy &);
   static bool lacksCopies(mlir::func::FuncOp way); // of weights, which others have
-  static double dearerWithoutCopies(llvm::ArrayRef<mlir::func::FuncOp> ways, size_t way, const DecideOptions &wanted);
+  static void makeDearerWithoutCopies(llvm::ArrayRef<mlir::func::FuncOp> ways, size_t way, const DecideOptions &wanted);
   static int levelsOf(llvm::ArrayRef<mlir::func::FuncOp> ways, size_t way); // of runs, as loopLevels
   bool moveAllState(const DecideOptions &base, DecideOptions forTrain);
   // The best of the ways; the others are erased.

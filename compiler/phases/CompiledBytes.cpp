@@ -2,6 +2,7 @@
 #include "compiler/phases/Compile.h"
 #include "compiler/target/Link.h"
 #include "dialects/nn/NN.h"
+#include "runtime/ColumnBytes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/OperationSupport.h"
@@ -49,18 +50,37 @@ void Compilation::countOperations(StringRef step) {
   });
 }
 
+// What the host holds of the columns of tables beside the arena.
+int64_t Compilation::columnBytes() const {
+  int64_t bytes = 0;
+  for (const Dataset &dataset : program.datasets)
+    for (const Field &field : dataset.fields) {
+      if (dataset.source != Dataset::Csv)
+        continue;
+      for (const std::vector<std::string> *texts : {&field.from, &field.names}) {
+        bytes += rt::bytesOfTexts(int64_t(texts->size()));
+        for (const std::string &text : *texts)
+          bytes += rt::bytesOfText(int64_t(text.size()));
+      }
+      const bool trained = &dataset == &program.datasets[program.train.dataset];
+      const int64_t normal = field.normalize && trained ? rt::kNormalBytes + (options.workers() > 1 ? rt::kToldBytes : 0) : 0;
+      bytes += int64_t(field.from.size()) * (rt::kReadBytes + normal);
+    }
+  return bytes;
+}
+
 int64_t Compilation::allowance() const {
   if (options.target.isDevice())
     return 0;
   int64_t libraries = options.workers() > 1 ? target::kLibraryBytes - kLibraryInBinary : 0;
   int64_t binary = guessedBinaryBytes(operations, options.stages, options.replicas, options.shards) + libraries;
-  return options.target.allowance(binary) + options.granted + options.transportReserve;
+  return options.target.allowance(binary + columnBytes()) + options.granted + options.transportReserve;
 }
 
 int64_t Compilation::allowanceOfSeveral() const {
   analysis::Target target = options.target;
   target.cpu.threads = std::min(target.cpu.threads, 2); // each has its part of them
-  return target.allowance(guessedBinaryBytes(operations, 2, 1, 1) + target::kLibraryBytes - kLibraryInBinary);
+  return target.allowance(guessedBinaryBytes(operations, 2, 1, 1) + target::kLibraryBytes - kLibraryInBinary + columnBytes());
 }
 
 static int64_t bytesOfArguments(func::FuncOp function, StringRef kind) {
@@ -120,7 +140,7 @@ int64_t Compilation::budgetBound() const {
 int64_t Compilation::outgrownBy(int64_t fileBytes) {
   if (options.target.isDevice())
     return 0;
-  int64_t missing = options.target.allowance(fileBytes + metadataBytes) + options.transportReserve - allowance();
+  int64_t missing = options.target.allowance(fileBytes + metadataBytes + columnBytes()) + options.transportReserve - allowance();
   return missing > 0 ? missing + analysis::Cpu::kAllowanceStep : missing; // the binary of another plan may be a little larger
 }
 

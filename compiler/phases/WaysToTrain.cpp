@@ -1,4 +1,5 @@
 // WaysToTrain.cpp: the steps that training may be planned as, and the best of their plans.
+#include "compiler/analysis/Cost.h"
 #include "compiler/phases/Compile.h"
 #include "compiler/transforms/CutLoops.h"
 #include "compiler/transforms/CutUpdates.h"
@@ -90,25 +91,26 @@ static void join(std::vector<solve::LadderPoint> &ladder, const std::vector<solv
   ladder = std::move(kept);
 }
 
-// How much dearer a step without copies of weights is than it is priced. That products round what they read takes registers and instructions which the
-// price of a product does not count, so that it may say that copies are worth nothing. On an H200 and on CPUs with AMX they were: without a
-// limit of memory, a step without them is priced no lower than the one with them.
-double Compilation::dearerWithoutCopies(ArrayRef<func::FuncOp> ways, size_t way, const DecideOptions &wanted) {
+// Prices a step without copies of weights. That products round what they read takes registers and instructions which the price of a product does not
+// count, so that it may say that copies are worth nothing. On an H200 and on CPUs with AMX they were: without a limit of memory, a step without them
+// is priced no lower than the one with them. What a profile prints of its kernels is priced likewise.
+void Compilation::makeDearerWithoutCopies(ArrayRef<func::FuncOp> ways, size_t way, const DecideOptions &wanted) {
   if (!lacksCopies(ways[way]))
-    return 1;
-  const StringRef name = func::FuncOp(ways[way]).getName().drop_back(kWithoutCopies.size());
+    return;
+  func::FuncOp function = ways[way];
+  const StringRef name = function.getName().drop_back(kWithoutCopies.size());
   const auto *like = llvm::find_if(ways, [&](func::FuncOp other) { return other.getName() == name; });
-  const double with = PlanProblem(*like, wanted).leastSeconds(), without = PlanProblem(ways[way], wanted).leastSeconds();
-  return without > 0 && with > without ? with / without : 1;
+  const double with = PlanProblem(*like, wanted).leastSeconds(), without = PlanProblem(function, wanted).leastSeconds();
+  if (without > 0 && with > without)
+    function->setAttr(analysis::kDearerAttr, OpBuilder(function).getF64FloatAttr(with / without));
 }
 
 DecideOutcome Compilation::decideTraining(std::vector<func::FuncOp> ways, const DecideOptions &wanted) {
   DecideOutcome best = decidePlan(ways.front(), wanted);
   size_t chosen = 0;
   for (size_t i = 1; i < ways.size() && !best.internal && best.result.error.empty(); ++i) {
-    DecideOptions options = wanted;
-    options.dearer = dearerWithoutCopies(ways, i, wanted);
-    PlanProblem problem(ways[i], options);
+    makeDearerWithoutCopies(ways, i, wanted);
+    PlanProblem problem(ways[i], wanted);
     if (best.result.feasible && !wanted.tradeOff && problem.leastSeconds() >= best.result.plan.seconds) {
       best.result.bound = std::min(best.result.bound, problem.bound()); // what is said of any plan counts this way, too
       continue;

@@ -409,12 +409,6 @@ PlanProblem::PlanProblem(func::FuncOp function, const DecideOptions &options) : 
   // A caller that counts the micro-batches may have many; what replicas add up is there from the begin.
   problem.graph.sumsBeginLate =
       !options.callerCounts && llvm::none_of(problem.graph.kernels, [](const solve::Kernel &kernel) { return kernel.message; });
-  if (options.dearer != 1)
-    for (solve::Kernel &kernel : problem.graph.kernels) {
-      solve::Seconds dearer;
-      dearer.add(kernel.seconds, options.dearer);
-      kernel.seconds = std::move(dearer);
-    }
   if (problem.error.empty())
     variants = rowVariants(step, problem, options, refused);
 }

@@ -77,7 +77,6 @@ struct DecideOptions {
   // > 0: rows of an example where `rowBlocks` was asked for. A worker whose part has no work on such rows has a plan as it is.
   int64_t rowsAsked = 0;
   bool callerCounts = false, tradeOff = false;
-  double dearer = 1; // kernels take so many times as long as they are priced
   // Bytes of pinned memory that state and values of the loop may take, where the machine's costs have a way there; none: nothing is moved.
   std::optional<int64_t> hostBudget;
   bool allStateOnHost = false; // of what may lie there

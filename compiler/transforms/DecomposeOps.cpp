@@ -154,16 +154,18 @@ public:
     return sum;
   }
 
-  // How many flags of a batch are set: exact however many there are, and rounded once.
-  Value count(nn::ReduceOp op) {
-    auto cast = op.getX().getDefiningOp<nn::CastOp>();
+  // A sum over examples whose f32 would lose what it counts, in f64, rounded once: how many flags of a batch are set, exact however many there
+  // are; and every sum of an evaluation, whose chain goes over all batches of a data set. Behind 2^24 ones an f32 stops counting.
+  Value longSum(nn::ReduceOp op) {
     auto type = nn::tensorOf(op.getResult());
-    bool counts = cast && nn::tensorOf(cast.getX()).getElementType().isInteger(1) && op.getReduction() == nn::Reduction::Sum &&
-                  type.getElementType().isF32() && nn::hasBatch(op.getX()) && !nn::hasBatch(op.getResult());
-    if (!counts)
+    if (op.getReduction() != nn::Reduction::Sum || !type.getElementType().isF32() || !nn::hasBatch(op.getX()) || nn::hasBatch(op.getResult()))
+      return {};
+    auto cast = op.getX().getDefiningOp<nn::CastOp>();
+    const bool counts = cast && nn::tensorOf(cast.getX()).getElementType().isInteger(1);
+    if (!counts && op->getParentOfType<func::FuncOp>().getName() != nn::kEvaluationName)
       return {};
     Type f64 = Float64Type::get(op.getContext());
-    Value numbers = b.make<nn::CastOp>(nn::withElement(nn::tensorOf(op.getX()), f64), cast.getX());
+    Value numbers = b.make<nn::CastOp>(nn::withElement(nn::tensorOf(op.getX()), f64), counts ? cast.getX() : op.getX());
     return b.make<nn::CastOp>(type, b.sum(numbers, llvm::to_vector(op.getAxes())));
   }
 
@@ -342,8 +344,8 @@ struct DecomposeOps : cinch::impl::DecomposeOpsBase<DecomposeOps> {
               values = {joined};
           })
           .Case<nn::ReduceOp>([&](auto o) {
-            if (Value count = decomposer.count(o))
-              values = {count};
+            if (Value sum = decomposer.longSum(o))
+              values = {sum};
           })
           .Case<nn::Decomposable>([&](nn::Decomposable o) { values = o.decompose(builder); })
           .Default([](Operation *) {});

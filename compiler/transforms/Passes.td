@@ -98,8 +98,8 @@ def DecomposeOps : Pass<"decompose-ops", "::mlir::ModuleOp"> {
   let summary = "writes row-wise and update ops out in element-wise ops and sums";
   let description = [{
     softmax, log_softmax, cross_entropy and their gradients, sum_squares, clip_factor, learning_rate and update become the
-    ops that their descriptions are written in; a count of flags over the batch is taken in f64 and rounded once; a product that is only
-    rounded to bf16 gives bf16; then equal ops are one
+    ops that their descriptions are written in; a count of flags over the batch, and every sum over the batch of @evaluation,
+    is taken in f64 and rounded once; a product that is only rounded to bf16 gives bf16; then equal ops are one
     (so that the largest element and the sum of a row are found once for
     the loss and its gradient). What remains is a product, attention, or work that loop kernels do.
   }];

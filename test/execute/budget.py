@@ -179,6 +179,37 @@ def long_code():
     verdicts.expect(isinstance(done, pathlib.Path), "the smallest budget that was named, %d bytes, does not compile" % least)
 
 
+WIDE = """dim B = 2 batch, D = %(columns)d
+data train = csv("t.csv", hold_out = 0.2) -> (x: f32[B, D] from (%(names)s) normalize, y: f32[B] from "y")
+data valid = csv("t.csv", hold_out = 0.2, held = true) -> (x: f32[B, D] from (%(names)s) normalize, y: f32[B] from "y")
+model net(x: f32[B, D]) -> f32[B] {
+  param w: f32[D] ~ zeros
+  h[b] = sum[d] x[b, d] * w[d]
+  return h
+}
+train net on train seed 1 {
+  loss = mean[B] (net(x) - y) ^ 2
+  optimizer sgd(lr = 1e-6)
+  steps 4
+  every 2 eval(valid)
+  every 2 checkpoint("run", keep = 1)
+}
+"""
+
+
+def wide_table():
+    """What the host holds of each column of a table is in the plan."""
+    columns = 30000
+    names = ["c%d" % column for column in range(columns)]
+    folder = programs.FOLDER / "wide"
+    folder.mkdir()
+    rows = [",".join([str((7 * row + column) % 13) for column in range(columns)] + [str(row % 2)]) for row in range(20)]
+    (folder / "t.csv").write_text("\n".join([",".join(names + ["y"]), *rows]) + "\n")
+    program = programs.source("wide", WIDE % {"columns": columns, "names": ", ".join('"%s"' % name for name in names)})
+    least = smallest_budget(program, [])
+    check(programs.compiled(program, "wide-exe", "--memory-budget", str(least)), folder, 4, least)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--program", default=str(programs.HERE / "gpt.cinch"))
@@ -208,6 +239,7 @@ def main():
         if i == 1:
             inside_cgroup(exe, data, options.steps, budget)
     outgrown()
+    wide_table()
     long_code()
 
 

@@ -58,6 +58,34 @@ def clips():
         expect(np.allclose(got, -g, rtol=1e-12), "%s: %s, not %s" % (rules, got, -g))
 
 
+DROPPED = """dim B = 64 batch, D = 512
+data train = npy("x.npy") -> (x: f32[B, D])
+model net(x: f32[B, D]) -> f32[B, D] {
+  param w: f32[D] ~ zeros
+  return %s
+}
+train net on train seed 1 {
+  loss = sum[B, D] net(x)
+  optimizer sgd(lr = 1)
+  precision f64
+  steps 1
+}
+"""
+
+
+def dropouts():
+    """What is kept is divided by the share that is kept, which is a multiple of 1/65536; a rate whose share is near one of these divides by itself."""
+    folder = programs.arrays("dropped", x=np.ones((64, 512)))
+    attended = "reshape[B, D](attend(reshape[B, 1, D, 1](0 * x), reshape[B, 1, D, 1](0 * x), reshape[B, 1, D, 1](x * w), dropout = %s))"
+    for name, value in (("dropout", "dropout(x * w, %s)"), ("path", "drop_path(x * w, %s)"), ("attend", attended)):
+        for rate, share in (("0.1", 0.9), ("0.9995", 33 / 65536), ("0.99999", 1 / 65536)):
+            program = programs.source("dropped-" + name, DROPPED % (value % rate))
+            gradient = -programs.run(programs.compiled(program, program.stem + rate), folder, 1).parameters["w"]
+            kept = gradient * share * (512 if name == "attend" else 1)  # how many of the examples, or of examples and queries, kept an element
+            error = np.abs(kept - np.round(kept)).max()
+            expect(error < 1e-6, "%s(%s): what is kept is not divided by %.8f: off by %g" % (name, rate, share, error))
+
+
 def counts():
     """More rows than f32 tells apart, all of them right."""
     rows = 18_000_000
@@ -90,7 +118,7 @@ train net on train seed 1 {
 
 
 def main():
-    for test in (derivatives, clips, counts):
+    for test in (derivatives, clips, dropouts, counts):
         if len(sys.argv) == 1 or any(name in test.__name__ for name in sys.argv[1:]):
             test()
 

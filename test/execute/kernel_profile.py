@@ -2,10 +2,12 @@
 """`./train --profile`: every kernel of a step is in the table with its place, its calls and what was predicted, the trace is one that viewers
 read, and no bit of the result changes."""
 import json
+import re
 
 import numpy as np
 
 import programs
+import standin
 
 PROGRAM = """dim B = 12 batch, W = 24, C = 3
 
@@ -67,6 +69,24 @@ def checked(name, flags, workers):
     verdicts.expect(inside and all(event["args"]["place"] for event in kernels), name + ": every kernel lies within a step and has a place")
 
 
+SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1}
+
+
+def without_copies():
+    """Where the budget has no room for copies of weights, kernels are priced as the planner prices them: those of a step add up to what is predicted of it."""
+    source = programs.source("bf16", PROGRAM.replace("adam(lr = 0.01)", "adam(lr = 0.01); precision bf16(master = f32, accumulate = f32)").replace("repeat 3", "repeat 9"))
+    text = programs.call([programs.CINCH, "plan", source, "--target", "nvidia", "--microbatch", "12", "--memory-budget", "100"], allowed=(1,)).stdout
+    least = re.search(r"smallest budget that compiles: (\d+) bytes", text).group(1)
+    for flags in ([], ["--memory-budget", least]):
+        name = "bf16-least" if flags else "bf16-free"
+        out = programs.FOLDER / (name + "-out")
+        program = standin.Program(source, name, "--microbatch", "12", *flags)
+        said = program.run("--data", programs.FOLDER / "data", "--out", out, "--steps", "3", "--profile").stdout
+        number, unit = re.search(r"predicted ([\d.]+) (ns|us|ms|s) ", said).groups()
+        step, kernels = float(number) * SECONDS[unit], sum(float(row["predicted_seconds"]) for row in table(out))
+        verdicts.expect(abs(kernels / step - 1) < 0.02, "%s: %g s of kernels in a step of %g s" % (name, kernels, step))
+
+
 def main():
     data = programs.FOLDER / "data"
     data.mkdir()
@@ -76,6 +96,7 @@ def main():
     checked("parts", ["--microbatch", "4"], 1)
     checked("stages", ["--stages", "2"], 2)
     checked("replicas", ["--replicas", "2"], 2)
+    without_copies()
     exe = programs.FOLDER / "whole"
     out = programs.FOLDER / "out-none"
     said = programs.call([exe, "--data", data, "--out", out, "--steps", "0", "--profile"]).stdout

@@ -212,6 +212,18 @@ def in_place():
     return g
 
 
+def change_without_reader():
+    """y = x.clone(); y[:, 0].fill_(0); y.add_(1); y.detach().zero_(); z = fc(x); z.mul_(2) behind the last reader of z: no result is computed from any of them."""
+    g, h = start(4, 6)
+    copied = g.add("aten.clone.default", lambda x: x, "x")
+    g.add("aten.fill_.Scalar", lambda x, v: x * 0 + v, g.add("aten.select.int", lambda x, *_: x[:, 0], copied, 1, 0), 0.0)
+    g.add("aten.add_.Tensor", lambda x, y: x + y, copied, 1)
+    g.add("aten.zero_.default", lambda x: x * 0, g.add("aten.detach.default", lambda x: x, copied))
+    g.give(g.add("aten.tanh.default", np.tanh, h))
+    g.add("aten.mul_.Tensor", lambda x, y: x * y, h, 2.0)
+    return g
+
+
 def names():
     """Inputs, parts, parameters and modules that are called as words of the language, or as what the program calls its own things."""
     g = Graph(state=numbers(5, 6), out=numbers(5, 6), h1=numbers(5, 6), y=numbers(5, 6), target=numbers(5, 6), fc=numbers(5, 6), label=numbers(5, 6))
@@ -250,7 +262,7 @@ def odd_letters():
     return g
 
 
-ACCEPTED = [flat_axes, flat_shapes, precedence, numbers_of_words, in_place, names, returned_twice, odd_letters]
+ACCEPTED = [flat_axes, flat_shapes, precedence, numbers_of_words, in_place, change_without_reader, names, returned_twice, odd_letters]
 
 
 # ---- What is refused: name -> (graph, words of the message) -----------------------------------------------------------------------
@@ -289,12 +301,12 @@ def through_a_dropout_that_is_none():
     return g, ["aten.add_.Tensor", "in place"]
 
 
-def assignment_without_reader():
-    """x.detach().zero_(), and nobody reads what was detached"""
+def change_of_what_may_be_a_view():
+    """x.as_strided(..).zero_(); fc(x): what is changed may lie in the memory of x."""
     g, h = start(6)
-    g.add("aten.zero_.default", lambda x: x * 0, g.add("aten.detach.default", lambda x: x, h))
-    g.give(g.add("aten.linear.default", linear, "x", "w", "c"))
-    return g, ["aten.zero_.default", "in place"]
+    g.add("aten.zero_.default", lambda x: x * 0, g.add("aten.as_strided.default", lambda x, *_: x, h, [4, 6], [6, 1]))
+    g.give(g.add("aten.linear.default", linear, h, "w", "c"))
+    return g, ["aten.zero_.default", "`as_strided` may be a view"]
 
 
 def truth_in_place():
@@ -401,6 +413,6 @@ def mask_of_queries():
     return g, ["attention with a mask"]
 
 
-REFUSED = [through_a_view, view_from_before, overlapping_parts, through_a_dropout_that_is_none, assignment_without_reader, truth_in_place, parameter_in_place,
+REFUSED = [through_a_view, view_from_before, overlapping_parts, through_a_dropout_that_is_none, change_of_what_may_be_a_view, truth_in_place, parameter_in_place,
            counter_that_is_read, compared_with_all, flat_softmax, flat_mean, flat_turned, flat_norm, norm_in_evaluation, along_examples, unknown_arguments, unknown_options,
            no_tensor_returned, mask_of_queries]

@@ -57,3 +57,30 @@ func.func @moved(%q: tensor<2x3x6x4xf32, #nn.batch<0>>) -> tensor<2x6x12xbf16, #
   %2 = nn.reshape %1 : (tensor<2x6x3x4xbf16, #nn.batch<0>>) -> tensor<2x6x12xbf16, #nn.batch<0>>
   return %2 : tensor<2x6x12xbf16, #nn.batch<0>>
 }
+
+// Counts, and what an evaluation sums over examples, are f64 until all examples are in the sum. What stays with an example is not, nor is the
+// sum of a training step.
+// CHECK-LABEL: func.func @evaluation
+// CHECK-SAME: (%[[X:.*]]: tensor<4x8xf32, #nn.batch<0>>
+// CHECK: %[[ROWS:.*]] = nn.reduce sum %[[X]] [1] : (tensor<4x8xf32, #nn.batch<0>>) -> tensor<4xf32, #nn.batch<0>>
+// CHECK: %[[WIDE:.*]] = nn.cast %[[ROWS]] {{.*}} -> tensor<4xf64, #nn.batch<0>>
+// CHECK: %[[SUM:.*]] = nn.reduce sum %[[WIDE]] [0] : (tensor<4xf64, #nn.batch<0>>) -> tensor<f64>
+// CHECK: %[[LOSS:.*]] = nn.cast %[[SUM]] : (tensor<f64>) -> tensor<f32>
+// CHECK: %[[LARGEST:.*]] = nn.reduce max %[[ROWS]] [0] : (tensor<4xf32, #nn.batch<0>>) -> tensor<f32>
+// CHECK: return %[[LOSS]], %[[LARGEST]]
+func.func @evaluation(%x: tensor<4x8xf32, #nn.batch<0>>) -> (tensor<f32>, tensor<f32>) {
+  %0 = nn.reduce sum %x [1] : (tensor<4x8xf32, #nn.batch<0>>) -> tensor<4xf32, #nn.batch<0>>
+  %1 = nn.reduce sum %0 [0] : (tensor<4xf32, #nn.batch<0>>) -> tensor<f32>
+  %2 = nn.reduce max %0 [0] : (tensor<4xf32, #nn.batch<0>>) -> tensor<f32>
+  return %1, %2 : tensor<f32>, tensor<f32>
+}
+// CHECK-LABEL: func.func @step
+// CHECK: nn.reduce sum %{{.*}} [0] : (tensor<4xf32, #nn.batch<0>>) -> tensor<f32>
+// CHECK: %[[FLAGS:.*]] = nn.cast %{{.*}} : (tensor<4xi1, #nn.batch<0>>) -> tensor<4xf64, #nn.batch<0>>
+// CHECK: nn.reduce sum %[[FLAGS]] [0] : (tensor<4xf64, #nn.batch<0>>) -> tensor<f64>
+func.func @step(%x: tensor<4xf32, #nn.batch<0>>, %y: tensor<4xi1, #nn.batch<0>>) -> (tensor<f32>, tensor<f32>) {
+  %0 = nn.reduce sum %x [0] : (tensor<4xf32, #nn.batch<0>>) -> tensor<f32>
+  %1 = nn.cast %y : (tensor<4xi1, #nn.batch<0>>) -> tensor<4xf32, #nn.batch<0>>
+  %2 = nn.reduce sum %1 [0] : (tensor<4xf32, #nn.batch<0>>) -> tensor<f32>
+  return %0, %2 : tensor<f32>, tensor<f32>
+}

@@ -5,14 +5,16 @@
 
 // Every example is divided by a sum over all of them: a loop of its own finds it first. What both loops need of an example is computed in
 // both, and each sum stands in the latest loop in which it can.
-// FORMED: %[[SUM:.*]] = plan.loop count 1 over #plan.examples<size = 8> accumulated(tensor<f32>) {
+// FORMED: %[[SUM:.*]] = plan.loop count 1 over #plan.examples<size = 8> accumulated(tensor<f64>) {
 // FORMED: nn.tanh
 // FORMED: plan.yield
 // FORMED: %[[ROOT:.*]] = plan.kernel "sqrt"(%[[SUM]])
-// FORMED: %[[SUMS:.*]]:2 = plan.loop count 1 over #plan.examples<size = 8> accumulated(tensor<f32>, tensor<f32>)
+// FORMED: %[[SUMS:.*]]:2 = plan.loop count 1 over #plan.examples<size = 8> accumulated(tensor<f64>, tensor<f64>)
 // FORMED: nn.tanh
 // FORMED: plan.yield
-// FORMED: plan.results ["loss", "other"] %[[SUMS]]#{{[01]}}, %[[SUMS]]#{{[01]}}
+// FORMED: plan.kernel "cast"(%[[SUMS]]#{{[01]}})
+// FORMED: plan.kernel "cast"(%[[SUMS]]#{{[01]}})
+// FORMED: plan.results ["loss", "other"]
 
 // DECIDED: loops = [#plan.loop<first = 0, last = 1, zeroed = [{{.*}}]>, #plan.loop<first = 2, last =
 

@@ -347,11 +347,29 @@ static void testLarger() {
   }
 }
 
+// Sums of costs and bytes stay finite: what could overflow is refused.
+static void testLimits() {
+  auto refused = [](const std::string &why, double cost, int64_t bytes, int nodes) {
+    Dag d;
+    d.nodes.resize(nodes);
+    for (int v = 0; v < nodes; ++v)
+      d.nodes[v].id = v, d.nodes[v].cost = cost, d.nodes[v].bytes = bytes;
+    std::string wrong = check(d, Order::Free);
+    expect(why.empty() ? wrong.empty() : wrong.find(why) != std::string::npos, "expected a refusal with `" + why + "`, got `" + wrong + "`");
+  };
+  refused("must be finite", INFINITY, 4, 1);
+  refused("must be finite", NAN, 4, 1);
+  refused("node 1: more than 2^60 bytes or a cost above 1e100", 6e99, 4, 2);
+  refused("node 128: more than 2^60 bytes", 1, int64_t(1) << 53, 129);
+  refused("", 1e15, int64_t(1) << 53, 128);
+}
+
 int main(int argc, char **argv) {
   if (argc == 3) {
     compare(std::atoi(argv[1]), std::atoi(argv[2]));
   } else {
     testVerify();
+    testLimits();
     testJudge();
     compare(200, 8);
     testSmallTraining();

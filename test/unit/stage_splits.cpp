@@ -427,7 +427,7 @@ static void wrongProblems() {
   refused("a later one", [](SplitProblem &p) { p.values[0].targets = {0}; });
   refused("2^50", [](SplitProblem &p) { p.segments[0].ways[0].held = INT64_MAX, p.values[0].bytes = INT64_MAX; });
   refused("a budget for each", [](SplitProblem &p) { p.budgets.pop_back(); });
-  refused("positive bandwidth", [](SplitProblem &p) { p.bandwidth = 0; });
+  refused("a bandwidth of at least", [](SplitProblem &p) { p.bandwidth = 0; });
   refused("does not exist", [](SplitProblem &p) { p.shared = {{5, {7}}}; });
   refused("one chunk", [](SplitProblem &p) { p.request.chunks = 2; });
 }

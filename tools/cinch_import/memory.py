@@ -1,5 +1,7 @@
 """Changes in place: which values lie in one memory, and what is refused of that."""
+from . import elementwise, library, pictures, shapes, sums  # noqa: F401  (their operations)
 from .node import Refused
+from .ops import OPS
 
 # Of the operations that are known here: whose result may lie in the memory of the first argument, so that who changes one in place changes the other.
 VIEWS = set("""view reshape flatten unflatten squeeze unsqueeze _unsafe_view expand expand_as broadcast_to permute transpose t numpy_T mT adjoint select slice narrow
@@ -20,6 +22,7 @@ class Memory:
         self.places = {name: (name,) for name in [*graph.stored, *(each["name"] for each in graph.inputs)]}
         self.types = {each["name"]: each["dtype"] for each in [*graph.inputs, *graph.stored.values()]}
         self.old = {}  # value -> the node that changed its memory under another name
+        self.whole = set(self.places)  # values in new memory, of which all that lies in the same memory is known
         self.changes, self.wrong = [], []  # nodes; (node that reads, value, node that changed it)
 
     def add(self, node, changed):
@@ -28,6 +31,8 @@ class Memory:
         self.types[node.name] = node.out.get("dtype") if isinstance(node.out, dict) else None
         if changed is None:
             self.places[node.name] = self._place(node)
+            if node.base in OPS and self.places[node.name] == (node.name,):
+                self.whole.add(node.name)
             return
         place = self.places[changed]
         self.places[node.name] = place
@@ -81,10 +86,11 @@ class Memory:
             stored = self.graph.stored.get(root)
             if stored and stored["kind"] != "buffer":
                 raise Refused("`%s` changes `%s` in place: the model may change buffers, which nobody reads%s" % (node.op, stored["path"], node.place()))
-            # The memory may be seen by an operation that is not known here, so what nobody seems to read is not left out.
-            if not stored and node.name not in needed:
-                raise Refused("`%s` changes `%s` in place, and no result is computed from what it makes; this would be left out: make a new tensor%s"
-                              % (node.op, root, node.place()))
+            # What no result is computed from is left out, unless the memory was made by an operation that is not known here: it may be that of a
+            # value which a result is computed from.
+            if not stored and node.name not in needed and root not in self.whole:
+                raise Refused("`%s` changes `%s` in place, and no result is computed from what it makes; this would be left out, but `%s` may be a view: "
+                              "make a new tensor%s" % (node.op, root, root, node.place()))
 
     def _refuse(self, change, reader):
         root = self.places[change.name][0]

@@ -10,9 +10,13 @@ namespace cinch::solve {
 std::string check(const Dag &d, Order order) {
   int n = d.size();
   std::vector<int> waits(n, 0);
+  double bytes = 0, cost = 0; // of all: below these limits no sum over a schedule overflows
   for (int v = 0; v < n; ++v) {
+    const std::string who = "node " + std::to_string(d.nodes[v].id) + ": ";
     if (d.nodes[v].bytes < 0 || !(d.nodes[v].cost >= 0) || std::isinf(d.nodes[v].cost))
-      return "node " + std::to_string(d.nodes[v].id) + ": cost and bytes must be finite and not negative";
+      return who + "cost and bytes must be finite and not negative";
+    if ((bytes += double(d.nodes[v].bytes)) > double(int64_t(1) << 60) || (cost += d.nodes[v].cost) > 1e100)
+      return who + "more than 2^60 bytes or a cost above 1e100 with the nodes before it";
     for (int u : d.nodes[v].sources) {
       if (u == v)
         return "node " + std::to_string(d.nodes[v].id) + " is its own source";

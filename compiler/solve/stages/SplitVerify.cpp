@@ -9,9 +9,31 @@ namespace cinch::solve {
 
 namespace {
 
-bool isTime(double seconds) { return seconds >= 0 && std::isfinite(seconds); }
-constexpr int64_t kMostBytes = int64_t(1) << 50; // a thousand segments of so many do not overflow
+constexpr double kMostSeconds = 1e100; // a table of so many actions as there may be ends at a finite time
+bool isTime(double seconds) { return seconds >= 0 && seconds <= kMostSeconds; }
+constexpr int64_t kMostBytes = int64_t(1) << 50; // of one thing
 bool isSize(int64_t bytes) { return bytes >= 0 && bytes <= kMostBytes; }
+constexpr double kMostTogether = double(int64_t(1) << 60);
+
+// No fewer bytes than all workers hold together, whatever the cuts and ways are and however many micro-batches wait: sums of less than kMostTogether
+// are exact in 64 bits.
+double mostBytes(const SplitProblem &p) {
+  const double waiting = double(p.request.microbatches) * p.request.steps + 1, stages = double(p.request.workers) * p.request.chunks;
+  double bytes = 0;
+  for (const Segment &s : p.segments) {
+    double held = 0, work = 0;
+    for (const Segment::Way &way : s.ways)
+      held = std::max(held, double(way.held)), work = std::max(work, double(way.work));
+    bytes += double(s.fixed) + 4 * double(s.parameters) + waiting * (held + double(s.late)) + work;
+  }
+  for (const SegmentValue &v : p.values) {
+    const double gradient = std::max<double>(0, double(v.gradientBytes)), readers = std::min(double(v.targets.size()), stages);
+    bytes += waiting * readers * double(v.bytes) + 2 * stages * (double(v.bytes) + gradient);
+  }
+  for (const SplitProblem::Shared &s : p.shared)
+    bytes += double(s.bytes) * stages;
+  return bytes;
+}
 
 } // namespace
 
@@ -50,14 +72,14 @@ std::string check(const SplitProblem &p) {
   for (const Segment &s : p.segments) {
     std::string who = "segment " + s.name + ": ";
     if (!isTime(s.forward) || !isTime(s.input) || !isTime(s.weight) || !isTime(s.update))
-      return who + "seconds must be finite and not negative";
+      return who + "seconds must be at most 1e100 and not negative";
     if (!isSize(s.fixed) || !isSize(s.parameters) || !isSize(s.late))
       return who + "bytes must be at most 2^50 and not negative";
     if (s.ways.empty())
       return who + "expected at least one way";
     for (const Segment::Way &way : s.ways)
       if (!isTime(way.seconds) || !isSize(way.held) || !isSize(way.work))
-        return who + "a way's seconds must be finite, its bytes at most 2^50, and neither negative";
+        return who + "a way's seconds must be at most 1e100, its bytes at most 2^50, and neither negative";
   }
   for (const SegmentValue &v : p.values) {
     std::string who = "value of segment " + std::to_string(v.source) + ": ";
@@ -91,8 +113,10 @@ std::string check(const SplitProblem &p) {
   for (int64_t budget : p.budgets)
     if (budget < 0)
       return "a budget must not be negative";
-  if (!isTime(p.latency) || !(p.bandwidth > 0))
-    return "expected a latency that is not negative and a positive bandwidth";
+  if (!isTime(p.latency) || !(p.bandwidth >= 1 / kMostSeconds))
+    return "expected a latency from 0 to 1e100 and a bandwidth of at least 1e-100";
+  if (mostBytes(p) > kMostTogether)
+    return "segments, values and what waits of all micro-batches may take more than 2^60 bytes together";
   return "";
 }
 
