@@ -247,8 +247,9 @@ int cuModuleGetFunction(void **function, void *handle, const char *name) {
   if (!run || !words)
     return kNotFound;
   auto *maps = static_cast<int64_t *>(dlsym(library, (std::string(name) + "_maps").c_str()));
+  auto *lines = static_cast<const char *>(dlsym(library, (std::string(name) + "_lines").c_str()));
   auto *entry = reinterpret_cast<void (*)(void *, void *, void *, void *)>(run);
-  *function = new Kernel{name, entry, *static_cast<int64_t *>(words), handle, 48 << 10, maps ? *maps : 0};
+  *function = new Kernel{lines ? std::string(name) + " (" + lines + ")" : name, entry, *static_cast<int64_t *>(words), handle, 48 << 10, maps ? *maps : 0};
   return 0;
 }
 int cuFuncSetAttribute(void *function, int attribute, int value) {
