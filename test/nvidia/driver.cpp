@@ -14,7 +14,8 @@
 //   STANDIN_PATIENCE                 seconds after which waiting for another process is a fault (60)
 //   STANDIN_FORGET                   N: the N-th time that a stream is asked to wait for an event it does not
 //   STANDIN_CAPABILITY, STANDIN_VERSION  80, 11080
-//   STANDIN_LOG                      a file that gets a line for each launch, graph, wait, allocation
+//   STANDIN_LOG                      a file that gets a line for each launch, graph, wait, allocation, and for each copy from a device to the host,
+//                                    `from BYTES`
 // CUDA_VISIBLE_DEVICES and CUDA_LAUNCH_BLOCKING mean what they mean to the driver.
 #include "driver.h"
 
