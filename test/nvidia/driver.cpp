@@ -174,6 +174,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int) {
   return *value = attribute == 75 ? capability / 10 : capability % 10, 0;
 }
 int cuDevicePrimaryCtxRetain(void **context, int device) { return *context = &devices[device], planted("cuDevicePrimaryCtxRetain", 46); }
+int cuCtxGetCurrent(void **context) { return *context = current, 0; }
 int cuCtxSetCurrent(void *context) { return current = static_cast<Device *>(context), 0; }
 int cuMemGetInfo_v2(size_t *left, size_t *total) {
   Lock lock(mutex);
