@@ -101,7 +101,7 @@ void explainBody(int32_t number, const int64_t *offsets, int64_t begin, int64_t 
   if (!readBody(run.meta, cinch_meta, launch, numbers) || !readNodeOperations(run.meta, cinch_meta, launch, places) ||
       !body.read(numbers, places))
     return;
-  body.begin(worker->context.arena, offsets, worker->context.words, causesHere);
+  body.begin(elementAt, offsets, worker->context.words, causesHere);
   const List<Suspect> &suspects = replay->suspects;
   births.size = 0;
   for (int64_t i = begin, next; i < end; i = next) {
@@ -126,7 +126,7 @@ Causes explainWhole(int32_t number, const int64_t *offsets, int64_t begin) {
   for (int i = 0; i < launch.inputCount; ++i) {
     const LaunchBuffer &input = launch.inputs[i];
     int64_t offset = offsetOf(input, offsets);
-    BadPlaces bad = badPlaces(worker->context.arena + offset, input);
+    BadPlaces bad = badPlaces(*worker, offset, input);
     for (int64_t index : bad.index)
       if (index >= 0)
         found |= causesHere(offset + index * bytesOf(input.elem));
@@ -135,34 +135,6 @@ Causes explainWhole(int32_t number, const int64_t *offsets, int64_t begin) {
 }
 
 } // namespace
-
-static float widened(uint16_t half) {
-  uint32_t bits = uint32_t(half) << 16;
-  float value;
-  memcpy(&value, &bits, 4);
-  return value;
-}
-
-BadPlaces badPlaces(const char *at, const LaunchBuffer &buffer) {
-  BadPlaces bad;
-  if (buffer.elem != Elem::F32 && buffer.elem != Elem::F64 && buffer.elem != Elem::BF16)
-    return bad;
-  for (int64_t i = 0; i < buffer.count; ++i) {
-    if (buffer.pitch > 0 && i % buffer.pitch >= buffer.columns) // behind the end of a row
-      continue;
-    double value = buffer.elem == Elem::F64    ? reinterpret_cast<const double *>(at)[i]
-                   : buffer.elem == Elem::BF16 ? double(widened(reinterpret_cast<const uint16_t *>(at)[i]))
-                                               : double(reinterpret_cast<const float *>(at)[i]);
-    if (__builtin_isfinite(value))
-      continue;
-    int kind = value != value ? 0 : value > 0 ? 1 : 2;
-    if (bad.index[kind] < 0) {
-      bad.index[kind] = i;
-      bad.number[kind] = value;
-    }
-  }
-  return bad;
-}
 
 Causes causesAt(const Replay &replay, int64_t byte) {
   for (int64_t i = replay.spoiled.size; i-- > 0;)
@@ -177,7 +149,7 @@ void checkBefore(Worker &whose, int32_t number, const int64_t *offsets) {
   int64_t &next = replay->nextSuspect;
   if (whose.context.checking != 2 || next == suspects.size || suspects[next].call != replay->calls)
     return;
-  fromDevice(whose.at, whose.bytes); // what its numbers are computed from may lie anywhere
+  lookAt(whose);
   int64_t begin = next;
   while (next < suspects.size && suspects[next].call == replay->calls)
     ++next;
@@ -215,8 +187,7 @@ void checkAfter(Worker &whose, int32_t number, const int64_t *offsets) {
   bool first = suspects.size == 0;
   Cause &firstBad = replay->firstBad;
   for (int i = 0; i < launch.outputCount; ++i) {
-    fromDevice(whose.at + offsetOf(launch.outputs[i], offsets), launch.outputs[i].count * bytesOf(launch.outputs[i].elem));
-    BadPlaces bad = badPlaces(whose.context.arena + offsetOf(launch.outputs[i], offsets), launch.outputs[i]);
+    BadPlaces bad = badPlaces(whose, offsetOf(launch.outputs[i], offsets), launch.outputs[i]);
     for (int kind = 0; kind < 3; ++kind) {
       if (bad.index[kind] < 0)
         continue;

@@ -59,6 +59,11 @@ struct BadPlaces {
   double number[3];
 };
 BadPlaces badPlaces(const char *at, const LaunchBuffer &);
+// CheckingBytes.cpp: the same of what lies `offset` bytes into the worker's arena, wherever that is.
+BadPlaces badPlaces(Worker &, int64_t offset, const LaunchBuffer &);
+// What lies in the arena of this worker now is looked at, element by element: `elementAt` says where the host finds the element at that byte of it.
+void lookAt(Worker &);
+const char *elementAt(int64_t byte);
 
 // Before the step runs again in checking mode.
 void beginReplay(int checking);

@@ -225,10 +225,6 @@ void reportFailedGate() {
   int64_t bad = firstBadParameter(), elsewhere = peers ? peers->firstBadParameter() : -1;
   if (elsewhere >= 0 && (bad < 0 || elsewhere < bad))
     bad = elsewhere;
-  replayStep(1);
-  replayStep(2);
-  if (peers)
-    peers->fetchReplays();
 
   Text text;
   text.add("step %lld: the loss is %s", (long long)run.step + 1, loss); // as logs count: the first step is 1
@@ -236,6 +232,13 @@ void reportFailedGate() {
     text.add(" and the gradient norm is %s", norm);
   text.add("; the update was not made");
   warn("%s", text.data);
+  // The replays take longer than two steps. What can be said and saved without them, does not wait for them.
+  Path path;
+  const bool saved = bad < 0 && run.step > 0 && saveCheckpoint(-1, false, &path);
+  replayStep(1);
+  replayStep(2);
+  if (peers)
+    peers->fetchReplays();
   if (const Cause *cause = firstCause())
     nameCause(*cause);
   else
@@ -249,9 +252,8 @@ void reportFailedGate() {
          "`%s` was not finite before this step any more: an earlier update overflowed (is the learning rate too "
          "high?); no checkpoint was written",
          meta.parameters[bad].path);
-  Path saved;
-  if (run.step > 0 && saveCheckpoint(-1, false, &saved))
-    fail(kNumeric, "stopped behind step %lld; the parameters are intact, saved in %s", (long long)run.step, saved.text);
+  if (saved)
+    fail(kNumeric, "stopped behind step %lld; the parameters are intact, saved in %s", (long long)run.step, path.text);
   if (run.step > 0)
     fail(kNumeric, "stopped behind step %lld; the parameters are intact, but could not be saved", (long long)run.step);
   fail(kNumeric, "stopped before a step was made; the parameters are intact");

@@ -147,19 +147,38 @@ void describeMemory() {
   describeNccl();
 }
 
-const Device nvidia = {openDevices,   launchOnDevice, zero,     set,          copy,         write,      read,         finish,     stage,    send,
+const Device nvidia = {openDevices,   enterThread,    leaveThread, launchOnDevice, zero,     set,          copy,         write,      read,         finish,     stage,    send,
                        endStaging,    fetchFromHost, storeToHost, awaitCopy, sendOnDevice,   receiveOnDevice, sumByNccl,
                        meetsPeers,    meetByNccl, wordsOfNccl, connectedByNccl, restartSteps,  askForStep,      gateOnDevice,
                        settleStep,    mayStopNow, describe,   describeMemory};
 
 } // namespace
 
+// What this thread has made current, or found to be when it entered. Between calls of a library the caller may make any other context current.
+static thread_local CUcontext current = nullptr;
+static CUcontext callers = nullptr; // of the thread that has entered
+static bool entered = false;
+
 void use(Gpu &gpu) {
-  static thread_local CUcontext current = nullptr;
   if (current == gpu.context)
     return;
   expect(cuda.setContext(gpu.context), "use its context");
   current = gpu.context;
+}
+
+void enterThread() {
+  if (entered || !cuda.currentContext) // openDevices enters when it has found the driver
+    return;
+  if (cuda.currentContext(&callers) != 0) // the driver was not started: there is none
+    callers = nullptr;
+  current = callers;
+  entered = true;
+}
+
+void leaveThread() {
+  if (entered && current != callers)
+    cuda.setContext(callers); // fails where its owner has destroyed it meanwhile: then nothing can be given back
+  entered = false;
 }
 
 char *takePinned(int64_t bytes) {

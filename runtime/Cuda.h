@@ -65,6 +65,9 @@ extern Gpu *gpus; // one a worker of this process
 inline Gpu &gpuOf(const Worker &worker) { return gpus[&worker - workers]; }
 // The calls of this thread are about this device.
 void use(Gpu &);
+// The thread is somebody else's from here on, who may have a context of his own, or none; and he gets it back.
+void enterThread();
+void leaveThread();
 extern int64_t pinnedBytes;
 // Pinned memory; null: there is none.
 char *takePinned(int64_t bytes);

@@ -40,6 +40,7 @@ enum { kMapOfBF16 = 9, kMapInterleavesNothing = 0, kMapSwizzle128 = 3, kMapPromo
   F(deviceName, "cuDeviceGetName", (char *, int, CUdevice))                                                                        \
   F(deviceAttribute, "cuDeviceGetAttribute", (int *, int, CUdevice))                                                               \
   F(retainContext, "cuDevicePrimaryCtxRetain", (CUcontext *, CUdevice))                                                            \
+  F(currentContext, "cuCtxGetCurrent", (CUcontext *))                                                                              \
   F(setContext, "cuCtxSetCurrent", (CUcontext))                                                                                    \
   F(memoryInfo, "cuMemGetInfo_v2", (size_t *, size_t *))                                                                           \
   F(allocateOnDevice, "cuMemAlloc_v2", (CUdeviceptr *, size_t))                                                                    \

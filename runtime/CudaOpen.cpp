@@ -148,6 +148,7 @@ void prepareStaging(Staging &staging, int64_t bytes) {
 void openDevices() {
   openDriver();
   countDevices();
+  enterThread();
   gpus = allocateArray<Gpu>(workerCount);
   for (int64_t i = 0; i < workerCount; ++i)
     findDevice(*new (&gpus[i]) Gpu(), int(workers[i].number % deviceCount));

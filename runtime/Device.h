@@ -34,6 +34,9 @@ struct DeviceMeeting {
 struct Device {
   // Finds the devices and takes an arena for every worker of this process; leaves with kResources, and says why, if that cannot be.
   void (*open)();
+  // Around each call of a library: the thread, and which context of the driver is its own, are the caller's.
+  void (*enter)();
+  void (*leave)();
   // These are done in the order in which they are called, `read` included, which returns when its bytes are there. What `write` copies
   // may be overwritten at once.
   void (*launch)(Worker &, int32_t launch, const int64_t *kernel, const int64_t *offsets);

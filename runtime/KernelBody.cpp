@@ -117,8 +117,8 @@ bool KernelBody::read(const List<int64_t> &numbers, const List<int64_t> &placesO
 }
 
 // ---- Values -------------------------------------------------------------------------------------------------------------
-void KernelBody::begin(const char *arenaAt, const int64_t *offsetsAt, const int64_t *contextAt, CausesAt lookUp) {
-  arena = arenaAt;
+void KernelBody::begin(ElementAt elements, const int64_t *offsetsAt, const int64_t *contextAt, CausesAt lookUp) {
+  elementAt = elements;
   offsets = offsetsAt;
   context = contextAt;
   causesAt = lookUp;
@@ -144,7 +144,7 @@ int64_t KernelBody::byteOf(int64_t word, int64_t index, Elem elem) const {
 }
 
 Cell KernelBody::load(int64_t word, int64_t index, Elem elem) const {
-  const char *from = arena + byteOf(word, index, elem);
+  const char *from = elementAt(byteOf(word, index, elem));
   Cell cell;
   switch (elem) {
   case Elem::F32: memcpy(&cell.f32, from, 4); break;

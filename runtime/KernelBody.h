@@ -15,6 +15,8 @@ constexpr int kMaxDims = 24;
 // written in the program.
 typedef uint64_t Causes;
 typedef Causes (*CausesAt)(int64_t byte);
+// Where the host finds the element at this byte of the arena.
+typedef const char *(*ElementAt)(int64_t byte);
 
 // The op that made a bad number from good ones.
 struct BadNode {
@@ -35,7 +37,7 @@ public:
   // False: the numbers are none of a body. `places`: per node, where its op stands in the program; read on while this is used.
   bool read(const List<int64_t> &numbers, const List<int64_t> &places);
   // Before the kernel runs: what its launch would see.
-  void begin(const char *arena, const int64_t *offsets, const int64_t *context, CausesAt causesAt);
+  void begin(ElementAt elementAt, const int64_t *offsets, const int64_t *context, CausesAt causesAt);
 
   // Why element `index` of the buffer at `word` will be bad: causes of what it reads, and the ops of this kernel that make a bad
   // number (`found`: the first of them in the program). Nothing: it is bad legitimately.
@@ -106,7 +108,7 @@ private:
   int addedArgCount = 0;
   const int64_t *addedArgs = nullptr, *addedStrides = nullptr;
 
-  const char *arena = nullptr;
+  ElementAt elementAt = nullptr;
   const int64_t *offsets = nullptr, *context = nullptr;
   CausesAt causesAt = nullptr;
   int64_t at[kMaxDims]; // the point of the domain

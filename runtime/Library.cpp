@@ -120,7 +120,7 @@ int enter() {
   return turnedAway ? kUsage : 0;
 }
 
-// Runs `body` so that its failures are ours to return, with the floating-point mode of the caller restored behind it.
+// Runs `body` so that its failures are ours to return, with the floating-point mode and the GPU's context of the caller restored behind it.
 template <typename Body> int guarded(Body body) {
   if (int code = enter())
     return code;
@@ -128,10 +128,14 @@ template <typename Body> int guarded(Body body) {
   setFloatingPointMode();
   caller = pthread_self();
   onFailure = takeFailure;
+  if (device)
+    device->enter();
   int code = setjmp(place);
   if (code == 0)
     body();
   onFailure = nullptr;
+  if (device)
+    device->leave();
   run.given = nullptr;
   run.givenResults = nullptr;
   _mm_setcsr(mode);

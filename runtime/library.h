@@ -10,7 +10,8 @@
  *   - A field is an array of examples, one behind the other, row-major, as the model sees them: `scale` and `normalize` of the data
  *     block are done already. Elements: float (double in precision f64), int32_t, or unsigned char for bool.
  *   - `fields` has a pointer for each field of the data that the program trains on, in their order; NULL for what a call does not read.
- *   - Made for a GPU (--target nvidia), it works there, and what a pointer of a parameter shows is a copy of it: once one was asked for,
+ *   - Made for a GPU (--target nvidia), it works there, in the device's primary context. The context of CUDA that was current on the calling thread, or
+ *     none, is current again when a call returns. And what a pointer of a parameter shows is a copy of it: once one was asked for,
  *     all parameters are copied to the GPU before each call that computes, and from there behind it.
  */
 #ifndef CINCH_LIBRARY_H

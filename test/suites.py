@@ -92,6 +92,7 @@ def quick_suites():
         python("execute/nvidia_wgmma.py"),
         python("execute/nvidia_sums.py"),
         python("execute/nvidia_rows.py"),
+        python("execute/nvidia_parts.py"),
         python("execute/nvidia_random.py"),
         python("execute/cpus.py"),
         python("execute/deep.py"),

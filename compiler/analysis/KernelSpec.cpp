@@ -315,6 +315,37 @@ bool KernelSpec::multipliesInTF32() const {
   return conv && llvm::any_of(conv->parts, [](const ContractSpec &part) { return part.tf32; });
 }
 
+namespace {
+
+// The views of a spec whose buffers a GPU reads or writes 16 bytes at a time without a look at where they begin.
+SmallVector<View *> alignedViews(ContractSpec &spec) { return {&spec.a, &spec.b, &spec.c}; }
+SmallVector<View *> alignedViews(ConvSpec &spec) {
+  SmallVector<View *> views;
+  for (ContractSpec &part : spec.parts)
+    views.append(alignedViews(part));
+  return views;
+}
+SmallVector<View *> alignedViews(AttendSpec &spec) { return {&spec.q, &spec.k, &spec.v, &spec.o, &spec.lse, &spec.keys, &spec.bias}; }
+SmallVector<View *> alignedViews(AttendGradSpec &spec) {
+  SmallVector<View *> views = alignedViews(spec.forward);
+  views.append({&spec.dout, &spec.dq, &spec.dk, &spec.dv, &spec.dbias});
+  return views;
+}
+template <typename Spec> SmallVector<View *> alignedViews(Spec &) { return {}; }
+
+} // namespace
+
+KernelSpec KernelSpec::withAlignments(ArrayRef<int64_t> ofBuffers) const {
+  KernelSpec spec = *this;
+  std::visit(
+      [&](auto &work) {
+        for (View *view : alignedViews(work))
+          view->alignment = std::min(kWidestAccess, ofBuffers[size_t(view->buffer)]);
+      },
+      spec.work);
+  return spec;
+}
+
 std::vector<Grid> KernelSpec::grids(const TargetInfo &target) const {
   if (auto *loop = std::get_if<LoopSpec>(&work))
     return gridsOf(*loop, target);
@@ -362,8 +393,8 @@ struct Key {
       add(item);
   }
   void add(const View &view) {
-    const auto &[buffer, elem, offset, strides] = view;
-    all(buffer, elem, offset, strides);
+    const auto &[buffer, elem, offset, strides, alignment] = view;
+    all(buffer, elem, offset, strides, alignment);
   }
   void add(const LoopNode &node) {
     const auto &[op, elem, args, view, atStrides, level, number, reduce, hasInit, key, keyWord, numberWord, usesExample, exampleStrides,

@@ -57,6 +57,8 @@ struct KernelSpec {
   bool multipliesInTF32() const;
   // How it is spread over a GPU, a grid a launch.
   std::vector<kernels::Grid> grids(const kernels::TargetInfo &) const;
+  // The same kernel, whose buffers, numbered as in `buffers`, begin at multiples of these bytes.
+  KernelSpec withAlignments(llvm::ArrayRef<int64_t> ofBuffers) const;
   // A loop with the numbers in its nodes again.
   kernels::LoopSpec loopWithNumbers() const;
   // Everything that decides the code: kernels with equal keys share one function.

@@ -35,7 +35,7 @@ Value TensorAttend::addressOf(const Matrix &from, Value element) {
 TensorAttend::Matrix TensorAttend::matrixOf(Place at, const View &view, int64_t rows, int64_t features) {
   const bool narrow = view.elem == Elem::BF16;
   const int64_t sixteen = narrow ? 8 : 4; // bytes
-  bool wide = features % 8 == 0 && view.offset % sixteen == 0;
+  bool wide = view.alignment % kWidestAccess == 0 && features % 8 == 0 && view.offset % sixteen == 0;
   for (size_t i = 0; i + 1 < view.strides.size(); ++i)
     wide = wide && view.strides[i] % sixteen == 0;
   return {at, rowStride(view), rows, features, wide, narrow};

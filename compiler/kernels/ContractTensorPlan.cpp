@@ -16,8 +16,8 @@ static TensorOperand operandOf(const Plan &plan, int which, int64_t length) {
   o.size = plan.spec.tf32 ? 4 : 2;
   const int64_t chunk = kTensorChunkBytes / o.size;
   const Dims &inner = o.alongK ? plan.k : rows;
-  o.wide = !inner.empty() && strideOf(inner.back(), which) == 1 && inner.back().size % chunk == 0 && o.view->offset % chunk == 0 &&
-           !inner.back().bound[0] && !inner.back().bound[1] && (!o.alongK || length % chunk == 0);
+  o.wide = o.view->alignment % kTensorChunkBytes == 0 && o.view->offset % chunk == 0 && !inner.empty() &&
+           strideOf(inner.back(), which) == 1 && inner.back().size % chunk == 0 && !inner.back().bound[0] && !inner.back().bound[1] && (!o.alongK || length % chunk == 0);
   for (const Dims *dims : {&plan.batch, &rows, &plan.k, &plan.runs})
     for (const Dim &dim : *dims)
       o.wide = o.wide && (&dim == &inner.back() || strideOf(dim, which) % chunk == 0);
@@ -29,7 +29,8 @@ static int64_t lengthOfRun(const Plan &plan) {
 }
 
 bool outputsArePaired(const Plan &plan) {
-  bool pairs = !plan.n.empty() && plan.n.back().c == 1 && plan.n.back().size % 2 == 0 && plan.spec.c.offset % 2 == 0;
+  bool pairs = !plan.n.empty() && plan.n.back().c == 1 && plan.n.back().size % 2 == 0 && plan.spec.c.offset % 2 == 0 &&
+               plan.spec.c.alignment % (2 * bytesOf(plan.spec.c.elem)) == 0;
   for (const Dims *dims : {&plan.batch, &plan.m, &plan.n})
     for (const Dim &dim : *dims)
       pairs = pairs && (&dim == &plan.n.back() || dim.c % 2 == 0);
@@ -46,7 +47,7 @@ int64_t columnsOfRows(const Plan &plan) {
   return pitch == whole ? whole : plan.N;
 }
 bool rowsAreAligned(const Plan &plan) {
-  bool aligned = columnsOfRows(plan) % 8 == 0 && plan.spec.c.offset % 8 == 0;
+  bool aligned = plan.spec.c.alignment % kTensorChunkBytes == 0 && columnsOfRows(plan) % 8 == 0 && plan.spec.c.offset % 8 == 0;
   for (const Dims *dims : {&plan.batch, &plan.m})
     for (const Dim &dim : *dims)
       aligned = aligned && dim.c % 8 == 0;
@@ -67,11 +68,12 @@ TensorTiles::TensorTiles(const Plan &plan)
     stages = int(std::clamp<int64_t>(kShared / stageBytes(), 2, 4));
 }
 
-// None, where an axis of the step is several indices in memory, or where the places of memory are none that a map can name: its first axis has
-// neighbours, the others lie apart by multiples of 16 bytes and of one another.
+// None, where an axis of the step is several indices in memory, or where the places of memory are none that a map can name: it begins at a multiple
+// of 16 bytes, its first axis has neighbours, the others lie apart by multiples of 16 bytes and of one another.
 static OperandMap mapOf(const Plan &plan, int which, const TensorOperand &o, int64_t length) {
   const Dims &rows = which == 0 ? plan.m : plan.n;
-  if (o.view->elem != Elem::BF16 || rows.size() != 1 || plan.k.size() != 1 || o.view->offset % 8)
+  if (o.view->elem != Elem::BF16 || rows.size() != 1 || plan.k.size() != 1 || o.view->offset % 8 ||
+      o.view->alignment % kTensorChunkBytes)
     return {};
   struct Axis {
     OperandMap::Walk walk;

@@ -73,6 +73,14 @@ protected:
     return simt::at(b, loc, simt::at(b, loc, arena, bytes[which]), word(mul(element, bytesOf(view.elem))));
   }
 
+  // By how many elements of bf16 A, B or C begins behind a multiple of 16 bytes.
+  Value behindSixteen(int which) {
+    const View &view = which == 0 ? spec.a : which == 1 ? spec.b : spec.c;
+    if (view.alignment % kTensorChunkBytes == 0)
+      return index(0);
+    return div(rem(mlir::arith::IndexCastOp::create(b, loc, b.getIndexType(), bytes[which]), kTensorChunkBytes), 2);
+  }
+
   // ---- A tile ----------------------------------------------------------------------------------------------------------------
   // Calls `body` for all tiles of this block: the number of the batch, the first row and the first column. Values are carried from one to
   // the next. Blocks that work at once have some tiles beside and some below one another: so they read the fewest rows and columns in all.
@@ -146,7 +154,7 @@ protected:
     for (int64_t half = 0; half < tilesOfM * 2; ++half) {
       Value m = add(add(add(firstM, warpM), group), half * 8), there = plan.M % plan.tileM ? below(m, index(plan.M)) : Value();
       Value row = add(add(add(offsetOf(plan.batch, batch, ofC), spec.c.offset), offsetOf(plan.m, m, ofC)), firstN);
-      Value skipped = aligned ? number(0) : narrow(rem(mlir::arith::SubIOp::create(b, loc, index(8), rem(row, 8)), 8));
+      Value skipped = aligned ? number(0) : narrow(rem(mlir::arith::SubIOp::create(b, loc, index(8), rem(add(row, behindSixteen(2)), 8)), 8));
       Value from = pointerTo(2, add(row, mul(lane, 8)));
       if (!aligned)
         from = simt::at(b, loc, from, word(mul(mlir::arith::IndexCastOp::create(b, loc, b.getIndexType(), skipped), 2)));

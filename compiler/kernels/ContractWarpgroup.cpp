@@ -279,7 +279,8 @@ private:
   }
   Shifted shiftedOf(const Part &part) {
     const bool alongK = tiles.operand[part.which].alongK;
-    Value element = elementAt(part, alongK ? part.line : part.along, alongK ? part.along : part.line), within = rem(element, 8);
+    Value element = elementAt(part, alongK ? part.line : part.along, alongK ? part.along : part.line);
+    Value within = rem(add(element, behindSixteen(part.which)), 8);
     return {pointerTo(part.which, arith::SubIOp::create(b, loc, element, within)), within};
   }
   // How many of the eight there are; null: all of them.
@@ -303,7 +304,9 @@ private:
     const int64_t distance = besideRow * strideOf(rows[0], part.which) + besideK * strideOf(plan.k[0], part.which);
     Value pointer = simt::at(b, loc, from.pointer, constant(distance * 2)), behind = above(from.within, 0);
     if (Value count = countOfEight(part, number)) {
-      pointer = arith::SelectOp::create(b, loc, above(count, 0), pointer, pointerTo(part.which, index(tiles.operand[part.which].view->offset / 8 * 8)));
+      Value first = index(tiles.operand[part.which].view->offset); // of the operand: it is there
+      first = arith::SubIOp::create(b, loc, first, rem(add(first, behindSixteen(part.which)), 8));
+      pointer = arith::SelectOp::create(b, loc, above(count, 0), pointer, pointerTo(part.which, first));
       behind = above(add(count, from.within), 8);
     }
     loaded.push_back(simt::loadEight(b, loc, pointer));

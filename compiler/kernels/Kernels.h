@@ -5,7 +5,8 @@
 //   func.func @name(%arena: memref<kArenaBytes x i8>, %offsets: memref<N x i64>, %context: memref<8 x i64>,
 //                   %thread: index, %threads: index)
 //
-// Buffer i of the spec starts at byte offsets[i] of the arena (always a multiple of 64). The last buffer is the scratch, if
+// Buffer i of the spec starts at byte offsets[i] of the arena: a multiple of 64, but for parts of a value that a loop walks along, whose
+// distance is the bytes that a part has (View::alignment). The last buffer is the scratch, if
 // the spec needs any: thread t uses bytes [t * perThread, (t + 1) * perThread) of it. Threads split outputs, never a sum, and
 // write disjoint bytes. Sizes and strides are constants of the kernel, offsets are not: equal specs share one function.
 // Numbers: every rule of the numbers contract is kept here by construction (one FMA chain a contraction, 16 logical lanes and
@@ -37,6 +38,8 @@ constexpr const char *kFlushesAttr = "cinch.flushes";
 // The static extent that the arena argument's type claims (the type needs one for the bare-pointer calling convention).
 constexpr int64_t kArenaBytes = int64_t(1) << 46;
 
+constexpr int64_t kWidestAccess = 16; // bytes that a thread of a GPU reads or writes at once
+
 // Where an operand lies: element (d0, d1, ..) of the kernel's domain is element offset + sum(d_i * strides[i]) of the buffer.
 // A stride may be 0 (broadcast) or negative (reverse).
 struct View {
@@ -44,6 +47,9 @@ struct View {
   Elem elem = Elem::F32;
   int64_t offset = 0;
   std::vector<int64_t> strides;
+  // The buffer starts at a multiple of so many bytes, kWidestAccess at most: a GPU has no access that does not begin at a multiple of its
+  // bytes. Builders of a CPU need no promise, and those of loops ask the offsets.
+  int64_t alignment = kWidestAccess;
 };
 
 // What code is generated for. It decides tiles, packing and who does what, never a number: target::infoOf(cpu) gives that of a CPU.

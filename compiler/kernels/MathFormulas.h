@@ -420,7 +420,13 @@ namespace approximate {
 constexpr double kLog2E = 1.4426950408889634074;
 
 template <class B> V<B> exp(B &b, V<B> x) { return b.exp2(b.mul(x, b.c(kLog2E))); }
-template <class B> V<B> div(B &b, V<B> x, V<B> y) { return b.mul(x, b.reciprocal(y)); }
+// The instruction takes subnormal divisors for zeros, and makes zeros of the reciprocals of those beyond 2^126, which are subnormal (PTX ISA,
+// rcp.approx.ftz.f32). Such divisors are scaled before, and the quotient is behind it; of others no bit changes.
+template <class B> V<B> div(B &b, V<B> x, V<B> y) {
+  V<B> size = b.abs(y), small = b.select(b.lt(size, b.c(0x1p-126)), b.c(0x1p24), b.c(1));
+  V<B> scale = b.select(b.gt(size, b.c(0x1p126)), b.c(0x1p-24), small);
+  return b.mul(b.mul(x, b.reciprocal(b.mul(y, scale))), scale);
+}
 template <class B> V<B> sigmoid(B &b, V<B> x) { return b.reciprocal(b.add(b.exp2(b.mul(x, b.c(-kLog2E))), b.c(1))); }
 
 // 1 - 2 / (1 + e^2x). Near 0, where that cancels, the series.

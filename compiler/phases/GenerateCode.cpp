@@ -29,6 +29,7 @@ bool Compilation::lower() {
 bool Compilation::generateDeviceCode() {
   deviceCode = target::compileForDevice(*kernels, host->deviceKernels, options.target.arch);
   if (deviceCode.error.empty()) {
+    deviceCode.ir += "\n" + host->linesOfKernels();
     std::string names;
     for (const target::DeviceKernel &kernel : host->deviceKernels)
       names += kernel.name + " " + std::to_string(kernel.shared) + "\n";

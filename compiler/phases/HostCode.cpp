@@ -4,6 +4,7 @@
 #include "compiler/phases/BodyEmitter.h"
 #include "compiler/kernels/TensorMap.h"
 #include "compiler/phases/KernelBody.h"
+#include "compiler/phases/OperandPlaces.h"
 #include "compiler/transforms/Decision.h"
 #include "compiler/transforms/TwoSteps.h"
 #include "dialects/nn/NN.h"
@@ -114,6 +115,19 @@ void HostCode::describeBody(plan::KernelOp kernel, const analysis::KernelSpec &s
   }
 }
 
+// Where a loop moves buffers to places that no 16-byte access may begin at, the kernel is another one. Which instructions compute it, and what they
+// add, is the same.
+static std::optional<analysis::KernelSpec> ofMovedBuffers(plan::KernelOp kernel, const analysis::KernelSpec &spec) {
+  SmallVector<int64_t> alignments;
+  for (int buffer : spec.buffers) {
+    const unsigned inputs = kernel.getNumOperands(), number = unsigned(buffer);
+    alignments.push_back(alignmentOf(number < inputs ? kernel.getInputs()[number] : kernel.getOutputs()[number - inputs]));
+  }
+  if (llvm::all_of(alignments, [](int64_t bytes) { return bytes % kWidestAccess == 0; }))
+    return std::nullopt;
+  return spec.withAlignments(alignments);
+}
+
 LogicalResult HostCode::addKernel(Operation *op, bool replayed) {
   auto kernel = cast<plan::KernelOp>(op);
   auto results = cast<plan::ReturnOp>(kernel.getBody().front().getTerminator());
@@ -122,6 +136,9 @@ LogicalResult HostCode::addKernel(Operation *op, bool replayed) {
   const analysis::KernelSpec *spec = specs.find(kernel);
   if (!spec)
     return kernel.emitError("internal error: lowering: the kernel has no spec");
+  std::optional<analysis::KernelSpec> moved = target.isDevice() ? ofMovedBuffers(kernel, *spec) : std::nullopt;
+  if (moved)
+    spec = &*moved;
   int64_t scratch = spec->scratchBytesPerThread(target);
   if (scratch > 0 && kernel.getScratch().value_or(-1) < 0)
     return kernel.emitError("internal error: lowering: no scratch was planned, ") << scratch << " bytes are needed";

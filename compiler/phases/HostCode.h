@@ -65,6 +65,8 @@ public:
   // The kernels of a GPU, as code is generated for them. The host knows each as a row of numbers: which it is, blocks, threads of a
   // block, words of a launch.
   std::vector<target::DeviceKernel> deviceKernels;
+  // Comments for the text of these kernels, "; NAME: FILE:LINE: WHAT; ..", one a kernel: some of the places in the program that it serves.
+  std::string linesOfKernels() const;
 
   // How a kernel is launched.
   struct Call {

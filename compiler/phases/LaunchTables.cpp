@@ -2,6 +2,9 @@
 #include "compiler/phases/EntryEmitter.h"
 #include "compiler/phases/HostCode.h"
 
+#include "llvm/ADT/StringExtras.h"
+#include <map>
+
 using namespace mlir;
 
 namespace cinch {
@@ -25,6 +28,23 @@ static void addAddresses(ModuleOp module, StringRef symbol, ArrayRef<Attribute> 
     array = LLVM::InsertValueOp::create(b, loc, array, address, int64_t(i));
   }
   LLVM::ReturnOp::create(b, loc, ValueRange{array});
+}
+
+std::string HostCode::linesOfKernels() const {
+  constexpr size_t kMost = 3; // places of a kernel that are named
+  std::map<std::string, std::vector<std::string>> placesOf;
+  for (const LaunchInfo &launch : launches) {
+    std::vector<std::string> &places = placesOf[launch.kernel];
+    std::string place = launch.file + ":" + std::to_string(launch.line) + ": " + launch.text;
+    if (places.size() < kMost && !llvm::is_contained(places, place))
+      places.push_back(place);
+  }
+  std::string lines;
+  for (size_t i = 0, first = 0; i < deviceKernels.size(); ++i) {
+    first = deviceKernels[i].follows ? first : i;
+    lines += "; " + deviceKernels[i].name + ": " + llvm::join(placesOf[deviceKernels[first].name], "; ") + "\n";
+  }
+  return lines;
 }
 
 void HostCode::addTables() {

@@ -4,6 +4,8 @@
 
 #include "compiler/transforms/Decision.h"
 
+#include <numeric>
+
 using namespace mlir;
 
 namespace cinch {
@@ -30,6 +32,46 @@ Value OperandPlaces::offsetOf(Value value, int64_t first) {
     return offsetOf(kernel.getInputs()[number], (*kernel.getReads())[number]);
   }
   return inMicrobatch(value, e.number(e.i64, first));
+}
+
+// ---- Alignment -----------------------------------------------------------------------------------------------------------------
+
+static int64_t alignmentOf(const plan::LoopOp::Steps &steps, int64_t whole) {
+  return std::gcd(std::gcd(whole, steps.first), std::gcd(steps.outer, steps.inner));
+}
+
+// As behindTrip has it: slots, and what is accumulated, lie where nothing moves them.
+static int64_t alignmentBehindTrip(plan::LoopOp loop, OpResult result) {
+  int64_t whole = solve::kLine;
+  if (loop.axis() && !result.use_empty()) {
+    auto kernel = cast<plan::KernelOp>(loop->getParentOp());
+    ValueRange returned = kernel.getBody().front().getTerminator()->getOperands();
+    whole = alignmentOf(kernel.getResult(unsigned(llvm::find(returned, result) - returned.begin())));
+  }
+  return loop.isStacked(result) ? alignmentOf(loop.stepsOf(result), whole) : whole;
+}
+
+// As inTrip has it.
+int64_t alignmentOf(Value value) {
+  Operation *parent = value.getParentBlock()->getParentOp();
+  auto argument = dyn_cast<BlockArgument>(value);
+  if (auto kernel = dyn_cast<plan::KernelOp>(parent))
+    return alignmentOf(kernel.getInputs()[argument.getArgNumber()]);
+  plan::LoopOp loop = loopAround(parent);
+  if (!loop)
+    return solve::kLine;
+  if (!argument) {
+    OpResult result = loop.resultOf(value);
+    return result ? alignmentBehindTrip(loop, result) : solve::kLine;
+  }
+  unsigned number = argument.getArgNumber(), carried = unsigned(loop.getInits().size()), sliced = unsigned(loop.getSlices().size());
+  const int64_t operand = alignmentOf(loop.operandOf(argument));
+  if (number < carried)
+    return std::gcd(operand, alignmentBehindTrip(loop, loop.resultOf(loop.yieldedFor(loop->getResult(number)))));
+  if (number < carried + sliced)
+    return alignmentOf(loop.stepsOfSlice(number - carried), operand);
+  number -= carried + sliced;
+  return std::gcd(alignmentOf(loop.stepsOf(loop.getStacks()[number]), operand), alignmentOf(loop.getFirsts()[number]));
 }
 
 // ---- Micro-batches -------------------------------------------------------------------------------------------------------------

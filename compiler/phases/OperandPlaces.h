@@ -9,6 +9,10 @@
 
 namespace cinch {
 
+// Bytes: where a value begins that a kernel reads or writes is a multiple of them in every trip of the loops around it. What no such loop moves
+// begins at a line of the arena.
+int64_t alignmentOf(mlir::Value);
+
 class OperandPlaces {
 public:
   explicit OperandPlaces(EntryEmitter &e) : e(e) {}

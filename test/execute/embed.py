@@ -71,8 +71,32 @@ def for_a_gpu(folder, run):
     run("env", "LD_LIBRARY_PATH=%s" % standin.DRIVER, "STANDIN_KERNELS=%s" % kernels, "./train-gpu")
     verdicts.expect((folder / "from-c.safetensors").read_bytes() == (folder / "out/final.safetensors").read_bytes(), "on a GPU: other bits")
     os.environ["STANDIN_KERNELS"] = str(kernels)
-    ctypes.CDLL(str(standin.DRIVER / "libcuda.so.1"), ctypes.RTLD_GLOBAL)
+    os.environ["STANDIN_DEVICES"] = "2"
+    cuda = ctypes.CDLL(str(standin.DRIVER / "libcuda.so.1"), ctypes.RTLD_GLOBAL)
+    beside_others(cuda, ctypes.CDLL(str(folder / "gpu" / "libmoons.so")), folder)
     from_python(folder, "./gpu/libmoons.so", 1)
+
+
+def beside_others(cuda, library, folder):
+    """The calling thread has a context of another device, or none: each call works in the library's own, and gives back what it found."""
+    other, found = ctypes.c_void_p(), ctypes.c_void_p()
+    cuda.cuDevicePrimaryCtxRetain(ctypes.byref(other), 1)
+    x, label = np.ones((32, 2), np.float32), np.zeros(32, np.int32)
+    fields = (ctypes.c_void_p * 2)(x.ctypes.data, label.ctypes.data)
+    metrics = (ctypes.c_double * 2)()
+    path = str(folder / "beside.safetensors").encode()
+    calls = [("cinch_model_init", ctypes.c_int64(1)), ("cinch_model_step", fields, None), ("cinch_model_evaluate", fields, ctypes.c_int64(32), metrics),
+             ("cinch_model_save", path), ("cinch_model_load", path)]
+    for name, *arguments in calls:
+        for mine in (other, ctypes.c_void_p()):
+            cuda.cuCtxSetCurrent(mine)
+            code = getattr(library, name)(*arguments)
+            cuda.cuCtxGetCurrent(ctypes.byref(found))
+            verdicts.expect(code == 0 and found.value == mine.value, "%s ends with %d; current was %s and is %s" % (name, code, mine.value, found.value))
+    cuda.cuCtxSetCurrent(other)
+    code = library.cinch_model_load(str(folder / "missing.safetensors").encode())
+    cuda.cuCtxGetCurrent(ctypes.byref(found))
+    verdicts.expect(code == 3 and found.value == other.value, "a call that fails ends with %d; current was %s and is %s" % (code, other.value, found.value))
 
 
 def from_python(folder, library="./libmoons.so", threads=2):

@@ -111,9 +111,9 @@ def made(number, case, seed):
     return programs.source("bf%d" % number, case.text), folder
 
 
-def check(entry, kinds=None, most=0.02, settings=()):
+def check(entry, kinds=None, most=0.02, settings=(), every_plan=False):
     """`kinds`: targets; without them an A100, or an H100, or both. `most`: the share of its movement that a parameter may be off the CPU's. `settings`
-    are flags that say what is computed. What the CPU's program leaves."""
+    are flags that say what is computed. `every_plan`: on each target, not on the first one alone. What the CPU's program leaves."""
     number, case = entry
     source, folder = made(number, case, number)
     run = ["--data", folder, "--quiet"]
@@ -129,7 +129,7 @@ def check(entry, kinds=None, most=0.02, settings=()):
     usual = ("a100", "sm_90") if case.name == "products" else ("sm_90",) if number % 2 else ("a100",)
     for turn, kind in enumerate(kinds or usual):
         first = None
-        for place, plan in enumerate(case.plans[:1] if turn else case.plans):
+        for place, plan in enumerate(case.plans[:1] if turn and not every_plan else case.plans):
             name = "bf%d-%s-%d" % (number, kind, place)
             built = standin.Program(source, name, *settings, *plan, target="nvidia:" + kind)
             out = programs.FOLDER / (name + "-out")

@@ -203,6 +203,38 @@ def closed_gate():
     verdicts.expect(tensors[0] == tensors[1] == tensors[2], "the checkpoints behind the closed gate differ")
 
 
+def copies_for_a_report():
+    """What is said of a closed gate takes a few copies of what the launches read and wrote, not the arena for each of them."""
+    rows, width = 256, 512
+    text = """dim B = %d batch, I = %d, C = 5
+data train = npy("x.npy", "y.npy") -> (x: f32[B, I], y: i32[B] below C)
+model wide(x: f32[B, I]) -> f32[B, C] {
+  use fc1 = linear[I], fc2 = linear[I], fc3 = linear[C]
+  return fc3(tanh(fc2(tanh(fc1(x * (1 - 1e-30 * x))))))
+}
+train wide on train seed 1 {
+  loss = mean[B] cross_entropy(wide(x), y)
+  optimizer sgd(lr = 0.01, momentum = 0.9)
+  steps 2
+}
+""" % (rows, width)
+    folder = programs.FOLDER / "report-data"
+    folder.mkdir()
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((2 * rows, width)).astype("f4")
+    x[:, 5] = 3e38 # becomes an infinity
+    np.save(folder / "x.npy", x)
+    np.save(folder / "y.npy", rng.integers(0, 5, 2 * rows).astype("i4"))
+    program = standin.Program(programs.source("report", text), "report", "--microbatch", str(rows))
+    out = programs.FOLDER / "report-out"
+    asked, said = log_of(program, "--data", folder, "--out", out, "--quiet", allowed=(4,))
+    arena = int(re.search(r"arena (\d+) bytes", programs.call([program.exe, "info"]).stdout.replace(",", "")).group(1))
+    copied = [int(asked[i + 1]) for i, word in enumerate(asked) if word == "from"]
+    verdicts.expect("report.cinch:5: " in said and "first number that is not finite" in said, "the report says %s" % said)
+    verdicts.expect(max(copied) < arena / 4 and sum(copied) < 3 * arena, "of an arena of %d bytes, copies of %d bytes and more, %d in all" %
+                    (arena, max(copied), sum(copied)))
+
+
 # ---- Drivers that lack something, times ----------------------------------------------------------------------------------
 
 
@@ -366,7 +398,7 @@ def one_process_each():
 
 
 def main():
-    for test in (steps_ahead, steps_in_a_loop, stopped, closed_gate, without_graphs, times, machine_code, failures, several_devices, schedules, several_bad, one_process_each):
+    for test in (steps_ahead, steps_in_a_loop, stopped, closed_gate, copies_for_a_report, without_graphs, times, machine_code, failures, several_devices, schedules, several_bad, one_process_each):
         if len(sys.argv) < 2 or any(word in test.__name__ for word in sys.argv[1:]):
             test()
 

@@ -14,7 +14,8 @@
 //   STANDIN_PATIENCE                 seconds after which waiting for another process is a fault (60)
 //   STANDIN_FORGET                   N: the N-th time that a stream is asked to wait for an event it does not
 //   STANDIN_CAPABILITY, STANDIN_VERSION  80, 11080
-//   STANDIN_LOG                      a file that gets a line for each launch, graph, wait, allocation
+//   STANDIN_LOG                      a file that gets a line for each launch, graph, wait, allocation, and for each copy from a device to the host,
+//                                    `from BYTES`
 // CUDA_VISIBLE_DEVICES and CUDA_LAUNCH_BLOCKING mean what they mean to the driver.
 #include "driver.h"
 
@@ -173,6 +174,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int) {
   return *value = attribute == 75 ? capability / 10 : capability % 10, 0;
 }
 int cuDevicePrimaryCtxRetain(void **context, int device) { return *context = &devices[device], planted("cuDevicePrimaryCtxRetain", 46); }
+int cuCtxGetCurrent(void **context) { return *context = current, 0; }
 int cuCtxSetCurrent(void *context) { return current = static_cast<Device *>(context), 0; }
 int cuMemGetInfo_v2(size_t *left, size_t *total) {
   Lock lock(mutex);
@@ -247,8 +249,9 @@ int cuModuleGetFunction(void **function, void *handle, const char *name) {
   if (!run || !words)
     return kNotFound;
   auto *maps = static_cast<int64_t *>(dlsym(library, (std::string(name) + "_maps").c_str()));
+  auto *lines = static_cast<const char *>(dlsym(library, (std::string(name) + "_lines").c_str()));
   auto *entry = reinterpret_cast<void (*)(void *, void *, void *, void *)>(run);
-  *function = new Kernel{name, entry, *static_cast<int64_t *>(words), handle, 48 << 10, maps ? *maps : 0};
+  *function = new Kernel{lines ? std::string(name) + " (" + lines + ")" : name, entry, *static_cast<int64_t *>(words), handle, 48 << 10, maps ? *maps : 0};
   return 0;
 }
 int cuFuncSetAttribute(void *function, int attribute, int value) {

@@ -1,9 +1,12 @@
 // nvcpu.cpp: nvcpu KERNELS.ll -o KERNELS.o [--check] [--plant FAULT:N]: the LLVM IR that became a program's PTX, as an object for this CPU.
 //
 // The code of every kernel stays as it is. What only a GPU has becomes a call of the stand-in driver (standin.cpp): which thread this is,
-// barriers, shuffles, copies that go on, matrices. With --check, every access to shared memory and to the arena is shown to it first.
+// barriers, shuffles, copies that go on, matrices. With --check, every access to shared memory and to the arena is shown to it first, with
+// the alignment that it claims: a GPU stops where that is not so, and a CPU would not.
+// Comments `; NAME: LINES` say which lines of a program kernel NAME serves (cinch --emit nvvm); the stand-in names them with the kernel.
 // Faults can be planted: barrier:N leaves out the N-th barrier, shuffle:N takes the N-th shuffle from the lane beside, access:N moves
-// the N-th access to the arena behind it, wait:N lets the N-th wait for copies leave one group more on its way, copy:N and matrix:N move
+// the N-th access to the arena behind it, align:N moves the N-th access of two bytes and more to the arena or to shared memory by half of its
+// alignment, wait:N lets the N-th wait for copies leave one group more on its way, copy:N and matrix:N move
 // the N-th copy into shared memory, and the N-th matrix read from it, by 16 bytes, source:N reads the N-th copy from behind the arena, rounding:N leaves
 // out the N-th rounding to tf32.
 // Of products by wgmma: phase:N, show:N leave out the N-th wait for a barrier's phase, the N-th fence behind writes; arrive:N the N-th
@@ -11,6 +14,7 @@
 // product the swizzle of 64 bytes, the distance of 16 lines between eight; turned:N takes its lines for columns; rows:N exchanges two of the registers that are the first operand of the N-th such product. Of copies of boxes: bytes:N expects
 // 16 bytes too many the N-th time, box:N begins the N-th eight elements beside along its first axis, end:N one along its second, place:N puts it
 // 128 bytes beside.
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Analysis/ValueTracking.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/InlineAsm.h"
@@ -20,6 +24,7 @@
 #include "llvm/IR/Verifier.h"
 #include "llvm/IRReader/IRReader.h"
 #include "llvm/MC/TargetRegistry.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Support/raw_ostream.h"
@@ -271,11 +276,31 @@ static void replaceIntrinsics(Module &module) {
       function.eraseFromParent();
 }
 
+// What a kernel declares in shared memory begins at its alignment and at no more, as it may on a GPU.
+static void alignSharedExactly(Module &module) {
+  LLVMContext &context = module.getContext();
+  SmallVector<GlobalVariable *> declared;
+  for (GlobalVariable &memory : module.globals())
+    if (memory.getAddressSpace() == kShared && memory.getName() != "cinch_shared_of_launch")
+      declared.push_back(&memory);
+  for (GlobalVariable *memory : declared) {
+    const uint64_t alignment = module.getDataLayout().getValueOrABITypeAlignment(memory->getAlign(), memory->getValueType()).value();
+    Type *before = ArrayType::get(Type::getInt8Ty(context), alignment);
+    auto *type = StructType::get(context, {before, memory->getValueType()}, /*isPacked=*/true);
+    auto *moved = new GlobalVariable(module, type, false, memory->getLinkage(), Constant::getNullValue(type), "", nullptr, GlobalValue::NotThreadLocal, kShared);
+    moved->setAlignment(Align(2 * alignment));
+    Constant *begin = ConstantExpr::getInBoundsGetElementPtr(Type::getInt8Ty(context), moved, ConstantInt::get(Type::getInt64Ty(context), alignment));
+    memory->replaceAllUsesWith(begin);
+    memory->eraseFromParent();
+  }
+}
+
 static void showAccesses(Module &module) {
   LLVMContext &context = module.getContext();
   Type *pointer = PointerType::get(context, 0), *i64 = Type::getInt64Ty(context), *nothing = Type::getVoidTy(context);
-  FunctionCallee shared = module.getOrInsertFunction("standin_shared", FunctionType::get(nothing, {pointer, i64, i64}, false));
-  FunctionCallee global = module.getOrInsertFunction("standin_global", FunctionType::get(nothing, {pointer, i64, i64}, false));
+  auto *type = FunctionType::get(nothing, {pointer, i64, i64, i64}, false);
+  FunctionCallee shared = module.getOrInsertFunction("standin_shared_access", type);
+  FunctionCallee global = module.getOrInsertFunction("standin_global_access", type);
   for (Function &function : module)
     for (Instruction &instruction : make_early_inc_range(instructions(function))) {
       Value *at = getLoadStorePointerOperand(&instruction);
@@ -293,8 +318,23 @@ static void showAccesses(Module &module) {
       Value *plain = at->getType() == pointer ? at : b.CreateAddrSpaceCast(at, pointer);
       if (!isShared && fault.isHere("access"))
         plain = b.CreatePtrAdd(plain, b.getInt64(uint64_t(1) << 40));
-      b.CreateCall(isShared ? shared : global, {plain, b.getInt64(bytes), b.getInt64(isa<StoreInst>(instruction))});
+      const uint64_t alignment = getLoadStoreAlignment(&instruction).value();
+      if (alignment > 1 && fault.isHere("align"))
+        plain = b.CreatePtrAdd(plain, b.getInt64(alignment / 2));
+      b.CreateCall(isShared ? shared : global, {plain, b.getInt64(bytes), b.getInt64(isa<StoreInst>(instruction)), b.getInt64(alignment)});
     }
+}
+
+// NAME_lines is a text: the lines that the comments name.
+static void nameLines(Module &module, StringRef text) {
+  for (StringRef line : split(text, '\n')) {
+    auto [name, lines] = line.split(": ");
+    Function *kernel = name.consume_front("; ") ? module.getFunction(name) : nullptr;
+    if (!kernel || kernel->getCallingConv() != CallingConv::PTX_Kernel)
+      continue;
+    Constant *said = ConstantDataArray::getString(module.getContext(), lines);
+    new GlobalVariable(module, said->getType(), true, GlobalValue::ExternalLinkage, said, name + "_lines");
+  }
 }
 
 // A kernel is an ordinary function on three addresses, or four; NAME_words, NAME_maps say how many words of its launch came by value.
@@ -356,7 +396,8 @@ int main(int argc, char **argv) {
   InitializeNativeTargetAsmPrinter();
   LLVMContext context;
   SMDiagnostic problem;
-  std::unique_ptr<Module> module = parseIRFile(input, problem, context);
+  auto text = MemoryBuffer::getFile(input, /*IsText=*/true);
+  std::unique_ptr<Module> module = text ? parseIR(**text, problem, context) : nullptr;
   if (!module)
     return problem.print("nvcpu", errs()), 1;
   Triple triple(sys::getDefaultTargetTriple());
@@ -370,8 +411,10 @@ int main(int argc, char **argv) {
   module->setDataLayout(machine->createDataLayout());
   sharedOfLaunch(*module);
   replaceIntrinsics(*module);
+  alignSharedExactly(*module);
   if (check)
     showAccesses(*module);
+  nameLines(*module, (*text)->getBuffer());
   makeCallable(*module);
   defineRounding(*module);
   if (verifyModule(*module, &errs()))

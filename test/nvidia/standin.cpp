@@ -426,6 +426,21 @@ void standin_global(const char *at, int64_t bytes, int64_t) {
     fault("an access outside of the arena in " + block.kernel->name + ", byte " + std::to_string(at - arenaBegin) + " of " +
           std::to_string(arenaEnd - arenaBegin));
 }
+// A GPU has no such access: error 716, a misaligned address.
+static void beginsAt(const char *at, int64_t bytes, int64_t writes, int64_t alignment, const char *where, int64_t place) {
+  if (reinterpret_cast<uintptr_t>(at) % uintptr_t(alignment))
+    fault(std::string(writes ? "a store to " : "a load from ") + where + " of " + std::to_string(bytes) + " bytes, at byte " + std::to_string(place) +
+          ", that does not begin at a multiple of " + std::to_string(alignment) + ", in " + block.kernel->name + ", thread " +
+          std::to_string(block.current));
+}
+void standin_shared_access(char *at, int64_t bytes, int64_t writes, int64_t alignment) {
+  beginsAt(at, bytes, writes, alignment, "shared memory", int64_t(reinterpret_cast<uintptr_t>(at) % uintptr_t(2 * alignment)));
+  standin_shared(at, bytes, writes);
+}
+void standin_global_access(const char *at, int64_t bytes, int64_t writes, int64_t alignment) {
+  standin_global(at, bytes, writes);
+  beginsAt(at, bytes, writes, alignment, "the arena", at - arenaBegin);
+}
 // cp.async copies as late as it may: when its thread waits for it. Until then nobody may touch where it goes to, and those who did before
 // must be behind a barrier.
 void standin_copy(char *to, const char *from, int32_t bytes, int32_t width) {

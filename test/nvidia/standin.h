@@ -13,7 +13,7 @@ const char *setting(const char *name);
 uint64_t number(const char *name, uint64_t otherwise);
 
 struct Kernel {
-  std::string name;
+  std::string name; // and the lines of the program that it serves
   void (*run)(void *, void *, void *, void *);
   int64_t words;
   void *module;

@@ -36,6 +36,8 @@ bool isPinned(const void *at, size_t bytes) {
 
 // Copies from and to the host: memory that is not pinned has no place in a graph.
 int copyWithHost(Stream &stream, uint64_t at, const void *host, size_t bytes, std::function<int()> run) {
+  if (current != stream.device)
+    return kInvalidContext;
   if (!isOn(*stream.device, at, bytes))
     return kInvalidValue;
   if (stream.capture && !isPinned(host, bytes)) {
@@ -108,6 +110,8 @@ private:
 };
 
 int setMemory(Stream &stream, uint64_t at, size_t bytes, std::function<int()> run) {
+  if (current != stream.device)
+    return kInvalidContext;
   if (!isOn(*stream.device, at, bytes))
     return kInvalidValue;
   return ask(stream, {std::move(run)});
@@ -122,6 +126,7 @@ int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *stre
 }
 int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *stream) {
   Lock lock(mutex);
+  note(("from " + std::to_string(bytes)).c_str());
   return copyWithHost(*static_cast<Stream *>(stream), from, to, bytes, [=] { return memcpy(to, reinterpret_cast<void *>(from), bytes), 0; });
 }
 int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void *handle) {
@@ -169,6 +174,8 @@ int cuLaunchKernel(void *function, unsigned blocks, unsigned, unsigned, unsigned
     return kInvalidValue;
   auto *kernel = static_cast<Kernel *>(function);
   auto *stream = static_cast<Stream *>(handle);
+  if (current != stream->device)
+    return kInvalidContext;
   if (int64_t(shared) > kernel->shared)
     return kInvalidValue;
   if (static_cast<Module *>(kernel->module)->device != stream->device)

@@ -221,11 +221,18 @@ void approximations(int64_t count) {
         within("a quotient" + of, formulas::approximate::div(a, x, y), (long double)x / y, 21);
       }
     }
+    // Numbers of every size, subnormal ones and those beyond 2^126 too.
+    for (int64_t i = 0; i < count; ++i) {
+      const float x = bitsAs<float>(uint32_t(random())), y = bitsAs<float>(uint32_t(random()) & (i % 4 ? ~0u : ~0x7f000000u));
+      if (std::isfinite(x) && std::isfinite(y) && y != 0)
+        within("the quotient of " + std::to_string(x) + " and " + std::to_string(y), formulas::approximate::div(a, x, y), (long double)x / y, 21);
+    }
     const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
     expect(units != 0 ||
            (formulas::approximate::exp(a, inf) == inf && formulas::approximate::exp(a, -inf) == 0 && formulas::approximate::tanh(a, inf) == 1 &&
                formulas::approximate::tanh(a, -inf) == -1 && formulas::approximate::sigmoid(a, inf) == 1 && formulas::approximate::sigmoid(a, -inf) == 0 &&
-               formulas::approximate::div(a, 1.0f, 0.0f) == inf && formulas::approximate::div(a, 1.0f, -inf) == 0),
+               formulas::approximate::div(a, 1.0f, 0.0f) == inf && formulas::approximate::div(a, 1.0f, -inf) == 0 &&
+               formulas::approximate::div(a, 0.0f, 0x1p-140f) == 0 && formulas::approximate::div(a, inf, 0x1p127f) == inf),
            "approximations of infinities");
     for (float x : {formulas::approximate::exp(a, nan), formulas::approximate::tanh(a, nan), formulas::approximate::sigmoid(a, nan),
                     formulas::approximate::div(a, 0.0f, 0.0f), formulas::approximate::div(a, inf, inf), formulas::approximate::div(a, nan, 1.0f)})
