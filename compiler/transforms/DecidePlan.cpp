@@ -402,6 +402,11 @@ static DecideOutcome searchPlan(std::vector<solve::Variant> variants, const Deci
   return outcome;
 }
 
+void cinch::scaleSeconds(solve::StepGraph &graph, double factor) {
+  for (solve::Kernel &kernel : graph.kernels)
+    kernel.seconds.fixed *= factor, kernel.seconds.perExample *= factor;
+}
+
 PlanProblem::PlanProblem(func::FuncOp function, const DecideOptions &options) : function(function), options(options), step(function) {
   if (step.loops.empty())
     return;
@@ -409,9 +414,7 @@ PlanProblem::PlanProblem(func::FuncOp function, const DecideOptions &options) : 
   // A caller that counts the micro-batches may have many; what replicas add up is there from the begin.
   problem.graph.sumsBeginLate =
       !options.callerCounts && llvm::none_of(problem.graph.kernels, [](const solve::Kernel &kernel) { return kernel.message; });
-  for (solve::Kernel &kernel : problem.graph.kernels)
-    if (options.dearer != 1)
-      kernel.seconds.fixed *= options.dearer, kernel.seconds.perExample *= options.dearer;
+  scaleSeconds(problem.graph, options.dearer);
   if (problem.error.empty())
     variants = rowVariants(step, problem, options, refused);
 }

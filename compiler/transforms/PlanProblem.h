@@ -6,6 +6,9 @@
 
 namespace cinch {
 
+// Kernels take `factor` times as long as they are priced.
+void scaleSeconds(solve::StepGraph &, double factor);
+
 class PlanProblem {
 public:
   // A function of kernels. The options must outlive the problem.
