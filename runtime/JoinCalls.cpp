@@ -144,8 +144,8 @@ bool transfer(int fd, void *data, size_t size, bool writes) {
   return true;
 }
 
-int listenAt(int port, int &given) {
-  int error = 0;
+int tryToListen(int port, int &given, int &error) {
+  error = 0;
   const int families[] = {AF_INET6, AF_INET};
   for (int family : families) {
     int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), one = 1, zero = 0;
@@ -169,6 +169,14 @@ int listenAt(int port, int &given) {
     if (error == EADDRINUSE)
       break;
   }
+  return -1;
+}
+
+int listenAt(int port, int &given) {
+  int error;
+  const int fd = tryToListen(port, given, error);
+  if (fd >= 0)
+    return fd;
   fail(kResources, "worker %lld cannot listen at port %d: %s%s", (long long)ownWorker, port, strerror(error),
        error == EADDRINUSE ? "; another worker 0, another run or another program listens there" : "");
 }

@@ -23,8 +23,9 @@ bool awaitSockets(pollfd *sockets, int64_t count, double until);
 // Whole transfers until the deadline.
 bool transfer(int fd, void *data, size_t size, bool writes);
 
-// Listens on all addresses of this machine; port 0: any, which is `given`.
+// Listens on all addresses of this machine; port 0: any, which is `given`. Where that cannot be, the process ends with kResources.
 int listenAt(int port, int &given);
+int tryToListen(int port, int &given, int &error); // -1: it cannot be, for the errno `error`
 // A connection to one of the addresses of the host; -1 when the deadline has come.
 int call(const char *host, const char *port, const char *&why);
 

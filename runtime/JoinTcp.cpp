@@ -303,17 +303,46 @@ void callOthers() {
   hearVerdict(links[0].fd, verdict);
 }
 
-// This process was started as one of another number than the program has workers. Worker 0 hears of it, if it is there already: it would wait for
-// a worker that does not come.
+// Worker 0 that ends before it meets anybody tells why those who call it meanwhile: all of them, or who does within some seconds.
+void turnAway(const Card &own) {
+  int given, error;
+  const int listener = tryToListen(atoi(firstPort), given, error);
+  if (listener < 0) // of another worker 0, which they reach
+    return;
+  grant(kSilentJoin);
+  Callers callers(listener);
+  for (int64_t come = 1; come < programWorkers(); ++come) {
+    Card card;
+    const int fd = callers.next(card);
+    if (fd < 0)
+      return;
+    Text why;
+    judge(own, card, false, why);
+    if (!why.size)
+      why.add("worker 0 at %s was started as one of %d, and the program has %lld workers", own.host, own.world, (long long)programWorkers());
+    Verdict verdict = {};
+    verdict.code = kUsage;
+    snprintf(verdict.words, sizeof verdict.words, "%s", why.data);
+    transfer(fd, &verdict, sizeof verdict, true);
+  }
+  usleep(100000); // for the last one to read it
+}
+
+// This process was started as one of another number than the program has workers. The others would wait for it: so worker 0 tells them, and
+// another one tells worker 0, if it is there already.
 [[noreturn]] void leaveForWorld() {
   Card own = ownCard();
   own.world = int32_t(run.options.world);
-  grant(1);
-  const char *why;
-  const int fd = ownWorker != 0 ? call(firstHost, firstPort, why) : -1;
-  Verdict verdict; // it says the same
-  if (fd >= 0 && transfer(fd, &own, sizeof own, true))
-    (void)transfer(fd, &verdict, sizeof verdict, false);
+  if (ownWorker == 0) {
+    turnAway(own);
+  } else {
+    grant(1);
+    const char *why;
+    const int fd = call(firstHost, firstPort, why);
+    Verdict verdict; // it says the same
+    if (fd >= 0 && transfer(fd, &own, sizeof own, true))
+      (void)transfer(fd, &verdict, sizeof verdict, false);
+  }
   failForWorld(run.options, run.meta);
 }
 

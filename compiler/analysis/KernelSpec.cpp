@@ -432,9 +432,9 @@ struct Key {
     all(kind, elem, lead, C, image, places, window, stride, pad, x, y, place);
   }
   void add(const AttendSpec &spec) {
-    const auto &[elem, lead, A, G, T, S, K, E, causal, firstHead, scale, dropout, key, keyWord, dropoutWord, batchDim, q, k, v, o, lse, hasKeys,
+    const auto &[elem, lead, A, G, T, S, K, E, causal, headsBefore, headsBehind, scale, dropout, key, keyWord, dropoutWord, batchDim, q, k, v, o, lse, hasKeys,
                  hasBias, pairs, keys, bias] = spec;
-    all(elem, lead, A, G, T, S, K, E, causal, firstHead, scale, dropout, key, keyWord, dropoutWord, batchDim, q, k, v, o, lse, hasKeys, hasBias,
+    all(elem, lead, A, G, T, S, K, E, causal, headsBefore, headsBehind, scale, dropout, key, keyWord, dropoutWord, batchDim, q, k, v, o, lse, hasKeys, hasBias,
         pairs, keys, bias);
   }
   void add(const AttendGradSpec &spec) {

@@ -67,6 +67,9 @@ private:
   void finishValues();
   void findFactors();
   void findHints();
+  // What is wrong with the hint of an op; empty: nothing, and its products have it.
+  std::string findHinted(mlir::Operation *);
+  static std::string wrongInLoop(mlir::Operation *);
   int need(mlir::Value, ShardForm);        // registers the form; -1: there cannot be so
   void add(llvm::SmallVector<Way> &, Way way);
   void waysOf(mlir::Operation *, llvm::SmallVector<Way> &);
@@ -90,7 +93,7 @@ private:
   llvm::DenseMap<mlir::Value, Known> values;
   llvm::SmallVector<mlir::Value> order;
   llvm::SmallVector<int64_t> factors;
-  llvm::DenseMap<mlir::Operation *, int64_t> hints; // of products
+  llvm::DenseMap<mlir::Operation *, mlir::Operation *> hints; // of products: the op with their hint
   llvm::StringMap<mlir::BlockArgument> states;      // by path
 };
 

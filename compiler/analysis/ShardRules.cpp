@@ -145,7 +145,10 @@ void ShardForms::gather(nn::GatherOp op, SmallVector<Way> &ways) {
       continue;
     int64_t label = op.getXLabels()[size_t(form.axis)];
     Way way{{need(op.getX(), form)}, {ShardForm{label, form.behind}}, false, false};
-    way.needs.append(op.getIndices().size(), int(kShared));
+    for (auto [index, labels] : llvm::zip(op.getIndices(), op.getIndexLabels().getAsRange<DenseI64ArrayAttr>())) {
+      const auto *there = llvm::find(labels.asArrayRef(), label); // the places of what a shard has
+      way.needs.push_back(there == labels.asArrayRef().end() ? int(kShared) : need(index, {there - labels.asArrayRef().begin(), form.behind}));
+    }
     if (label < 0) { // each shard has the rows of a range
       ArrayRef<int64_t> axes = cast<DenseI64ArrayAttr>(op.getIndexLabels()[size_t(-label - 1)]).asArrayRef();
       if (form.behind != 1 || nn::hasBatch(op.getX()) || !llvm::is_sorted(axes) || !isa<FloatType>(nn::tensorOf(op.getX()).getElementType()))
@@ -161,10 +164,9 @@ void ShardForms::gather(nn::GatherOp op, SmallVector<Way> &ways) {
 // By heads. Keys and values have fewer where heads share them: then so many, or one, which all shards read.
 void ShardForms::attend(nn::AttendOp op, SmallVector<Way> &ways) {
   int64_t heads = nn::tensorOf(op.getQ()).getRank() - 3, groups = nn::tensorOf(op.getK()).getDimSize(unsigned(heads));
-  bool drawsAlike = op.getDropout().convertToDouble() == 0 || heads == 1;
   bool split = groups % shards == 0;
   ShardForm form{heads, 1};
-  if (!drawsAlike || (!split && groups != 1) || !shardType(nn::tensorOf(op.getQ()), form, shards) ||
+  if ((!split && groups != 1) || !shardType(nn::tensorOf(op.getQ()), form, shards) ||
       nn::batchAxis(op.getQ()) >= heads)
     return;
   Way way{{need(op.getQ(), form), split ? need(op.getK(), form) : int(kShared), split ? need(op.getV(), form) : int(kShared)},
@@ -192,28 +194,52 @@ void ShardForms::crossEntropy(nn::CrossEntropyOp op, SmallVector<Way> &ways) {
 // ---- Hints of the user: `@shard(..)` says of the nearest products above a value how they are shared. ----------------------
 void ShardForms::findHints() {
   function.walk([&](Operation *op) {
-    auto hint = op->getAttrOfType<IntegerAttr>(nn::kShardHintAttr);
-    if (!hint)
-      return;
-    SmallVector<Operation *> stack{op};
-    llvm::DenseSet<Operation *> seen;
-    bool found = false;
-    while (!stack.empty()) {
-      Operation *next = stack.pop_back_val();
-      if (!next || !seen.insert(next).second)
-        continue;
-      if (isa<nn::ContractOp, nn::ConvOp>(next)) {
-        hints[next] = hint.getInt();
-        found = true;
-        continue;
-      }
-      for (Value operand : next->getOperands())
-        stack.push_back(operand.getDefiningOp());
-    }
-    if (!found && wrong.empty())
-      wrong = llvm::formatv("{0}: `@shard` stands at a value that no product computes; expected it before a definition with a linear layer",
-                            placeText(op));
+    if (op->hasAttr(nn::kShardHintAttr) && wrong.empty())
+      wrong = op->getBlock() == &function.getBody().front() ? findHinted(op) : wrongInLoop(op);
   });
+}
+
+static nn::ShardHint hintOf(Operation *op) { return nn::ShardHint(op->getAttrOfType<IntegerAttr>(nn::kShardHintAttr).getInt()); }
+
+static std::string written(nn::ShardHint hint) {
+  static const char *names[] = {"none", "column", "row"};
+  return llvm::formatv("`@shard({0})`", names[int(hint)]);
+}
+
+// Every shard does the whole of a loop along an axis.
+std::string ShardForms::wrongInLoop(Operation *op) {
+  if (hintOf(op) == nn::ShardHint::None)
+    return "";
+  return llvm::formatv("{0}: {1} stands in a loop along an axis, all of which every shard does; expected it before a definition outside, or `@shard(none)`",
+                       placeText(op), written(hintOf(op)));
+}
+
+std::string ShardForms::findHinted(Operation *op) {
+  SmallVector<Operation *> stack{op};
+  llvm::DenseSet<Operation *> seen;
+  bool found = false, loops = false;
+  while (!stack.empty()) {
+    Operation *next = stack.pop_back_val();
+    if (!next || !seen.insert(next).second)
+      continue;
+    loops |= next->getNumRegions() > 0;
+    if (isa<nn::ContractOp, nn::ConvOp>(next)) {
+      found = true;
+      if (Operation *other = hints.try_emplace(next, op).first->second; hintOf(other) != hintOf(op))
+        return llvm::formatv("{0}: {1} contradicts {2} at {3}: both say it of the product {4}", placeText(op), written(hintOf(op)), written(hintOf(other)),
+                             placeText(other), nn::instancePath(next->getLoc()));
+      continue;
+    }
+    for (Value operand : next->getOperands())
+      stack.push_back(operand.getDefiningOp());
+  }
+  if (found || (loops && hintOf(op) == nn::ShardHint::None))
+    return "";
+  if (loops)
+    return llvm::formatv("{0}: {1} stands at the result of a loop along an axis, all of which every shard does; expected it before a definition with a linear "
+                         "layer, or `@shard(none)`",
+                         placeText(op), written(hintOf(op)));
+  return llvm::formatv("{0}: `@shard` stands at a value that no product computes; expected it before a definition with a linear layer", placeText(op));
 }
 
 void ShardForms::keepHinted(Operation *op, SmallVector<Way> &ways) {
@@ -223,14 +249,13 @@ void ShardForms::keepHinted(Operation *op, SmallVector<Way> &ways) {
   SmallVector<Way> kept;
   for (const Way &way : ways) {
     nn::ShardHint is = way.isWhole ? nn::ShardHint::None : way.sums ? nn::ShardHint::Row : nn::ShardHint::Column;
-    if (int64_t(is) == hint->second)
+    if (is == hintOf(hint->second))
       kept.push_back(way);
   }
   if (kept.empty()) {
-    static const char *names[] = {"none", "column", "row"};
     if (wrong.empty())
-      wrong = llvm::formatv("{0}: `@shard({1})` cannot be: {2} does not divide the size of the product {3}",
-                            placeText(op), names[hint->second], shards, nn::instancePath(op->getLoc()));
+      wrong = llvm::formatv("{0}: {1} cannot be: {2} does not divide the size of the product {3}", placeText(op), written(hintOf(hint->second)), shards,
+                            nn::instancePath(op->getLoc()));
     return;
   }
   ways = std::move(kept);

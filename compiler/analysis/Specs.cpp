@@ -155,8 +155,8 @@ static bool attendOperands(Op op, llvm::function_ref<int(Value)> bufferOf, Value
   spec.key = uint64_t(op.getKey());
   spec.batchDim = batchAxisOf(op.getQ());
   spec.pairs = op->hasAttr(nn::kBF16Attr);
-  if (auto first = op->template getAttrOfType<IntegerAttr>(nn::kFirstHeadAttr))
-    spec.firstHead = int(first.getInt());
+  if (auto others = op->template getAttrOfType<DenseI64ArrayAttr>(nn::kOtherHeadsAttr))
+    spec.headsBefore = others[0], spec.headsBehind = others[1];
   auto place = [&](Value value, View &view, bool unitLast) {
     return locateAxes(value, bufferOf, unitLast, view, blocker, passed, extent);
   };

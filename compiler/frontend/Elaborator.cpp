@@ -259,6 +259,33 @@ bool Elaborator::mayStand(const Hint &hint, std::set<std::string> &given, Frame 
   return true;
 }
 
+// Nothing computes a transposition: it becomes a part of those who read it (a loop's results have theirs behind them). So what is said of it is
+// said of what is transposed, if that is computed.
+Op &Elaborator::hinted(int op) {
+  auto isGiven = [](OpKind kind) {
+    return kind == OpKind::Parameter || kind == OpKind::Field || kind == OpKind::LoopState || kind == OpKind::LoopSlice;
+  };
+  while (graph->at(op).kind == OpKind::Transpose && !isGiven(graph->at(graph->at(op).operands[0]).kind))
+    op = graph->at(op).operands[0];
+  return graph->at(op);
+}
+
+// Says how the products of an op are shared, and those of every block if it is the result of a `repeat`. False after an error.
+bool Elaborator::shareAs(int op, int share, const Hint &hint, Frame &frame) {
+  std::vector<int> all{op};
+  if (auto chain = blockChains.find(op); chain != blockChains.end())
+    all.insert(all.end(), chain->second.begin(), chain->second.end());
+  for (int each : all) {
+    std::optional<int> &known = hinted(each).shard;
+    if (known && *known != share) {
+      report(Code::E0308, hint.span, "another `@shard` of the same value says something else", frame).help("write one of them");
+      return false;
+    }
+    known = share;
+  }
+  return true;
+}
+
 void Elaborator::applyHints(const Statement &statement, const Value &value, Frame &frame) {
   static const std::vector<std::string> known = {"checkpoint", "recompute", "stage", "shard"};
   static const std::vector<std::string> shares = {"none", "column", "row"}; // in the order of nn::ShardHint
@@ -305,27 +332,28 @@ void Elaborator::applyHints(const Statement &statement, const Value &value, Fram
         ops.push_back(item.tensor.op);
     if (shard) {
       for (int op : ops)
-        graph->at(op).shard = int(share);
+        if (!shareAs(op, int(share), hint, frame))
+          break;
       continue;
     }
     if (stage) { // of several values the last one
       if (ops.empty())
         continue;
       int last = *std::max_element(ops.begin(), ops.end());
-      graph->at(last).endsStage = stageNumber;
+      hinted(last).endsStage = stageNumber;
       if (auto chain = blockChains.find(last); chain != blockChains.end() && stageNumber < 0)
         for (int end : chain->second)
-          graph->at(end).endsStage = stageNumber;
+          hinted(end).endsStage = stageNumber;
       continue;
     }
     // The result of a `repeat`: every block's end.
     for (size_t i = 0; i < ops.size(); ++i) {
-      Op &op = graph->at(ops[i]);
+      Op &op = hinted(ops[i]);
       (name == "checkpoint" ? op.keep : op.recompute) = true;
       auto chain = blockChains.find(ops[i]);
       if (chain != blockChains.end())
         for (int end : chain->second)
-          (name == "checkpoint" ? graph->at(end).keep : graph->at(end).recompute) = true;
+          (name == "checkpoint" ? hinted(end).keep : hinted(end).recompute) = true;
     }
   }
 }

@@ -146,6 +146,8 @@ private:
   void noteNamed(const Value &);
   void runDefinition(const ast::Statement &statement, Frame &frame);
   bool mayStand(const ast::Hint &hint, std::set<std::string> &given, Frame &frame);
+  Op &hinted(int op);
+  bool shareAs(int op, int share, const ast::Hint &hint, Frame &frame);
   void applyHints(const ast::Statement &statement, const Value &value, Frame &frame);
   Value parameter(Binding &binding, const std::string &name, Frame &frame);
   void evalUpdate(const ast::Statement &statement, Frame &frame);

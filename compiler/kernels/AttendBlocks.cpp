@@ -140,7 +140,7 @@ Value BlockAttend::firstDrawOf(const Head &head, Value query, Value firstKey) {
 }
 
 BlockAttend::Values BlockAttend::keptOfBlock(const Head &head, Value block) {
-  const int64_t heads = headsOf(spec) / (spec.batchDim >= 0 ? spec.lead[spec.batchDim] : 1) + spec.firstHead;
+  const int64_t heads = headsOf(spec) / spec.A * spec.allHeads() / (spec.batchDim >= 0 ? spec.lead[spec.batchDim] : 1);
   Value number = arith::IndexCastOp::create(b, loc, b.getI64Type(), block);
   // Queries of a tile beyond the last one may draw, too. Most blocks have numbers of 32 bits: their upper half is zero then.
   if ((heads * spec.T + 256) * spec.S / 8 <= std::numeric_limits<uint32_t>::max())

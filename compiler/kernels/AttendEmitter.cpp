@@ -269,7 +269,7 @@ AttendEmitter::Head AttendEmitter::locate(ValueRange lead, Value head) {
   else
     example = arith::ConstantIntOp::create(b, loc, 0, 64);
   result.example = example;
-  result.firstDraw = mul(add(add(mul(within, spec.A), head), spec.firstHead), spec.T * spec.S);
+  result.firstDraw = mul(add(add(mul(within, spec.allHeads()), head), spec.headsBefore), spec.T * spec.S);
   return result;
 }
 

@@ -230,14 +230,15 @@ struct AttendSpec {
   std::vector<int64_t> lead;
   int64_t A = 1, G = 1, T = 1, S = 1, K = 1, E = 1;
   bool causal = false;
-  int firstHead = 0;               // with one lead: heads of other shards in front of these
+  int64_t headsBefore = 0, headsBehind = 0; // of other shards, in front of the A heads here and behind them
   double scale = 1, dropout = 0;
   uint64_t key = 0;                // of the dropout's draw (Bits16, kept with probability 1 - dropout); element =
-                                   // ((other lead * A + firstHead + head) * T + t) * S + s within the example
+                                   // ((other lead * allHeads() + headsBefore + head) * T + t) * S + s within the example
   int keyWord = -1;                // as LoopNode::keyWord
   int dropoutWord = -1;            // if >= 0, `dropout` only says that there is some. This word is how many of 65536 draws are kept,
                                    // the next one the f64 that the kept are multiplied by
   int batchDim = -1;               // which of `lead` counts examples; -1: none
+  int64_t allHeads() const { return headsBefore + A + headsBehind; }
   View q, k, v, o, lse;            // lse strides over (lead.., head, position)
   bool hasKeys = false, hasBias = false;
   // Products are those of bf16: chains over even and odd elements in blocks of 32 features, keys or queries from the first on. q, k, v

@@ -17,6 +17,7 @@ struct Hint {
   int stage = 0;      // that ends; -1: any
   int line = 0;       // of the source
   int segment = -1;   // that computes the value; -1: none does
+  bool ofExamples = false; // the value depends on them
 };
 
 std::string written(const Hint &hint) {
@@ -31,7 +32,7 @@ std::map<int64_t, Hint> findHints(const analysis::Step &step, const analysis::St
   for (const analysis::Step::Part &part : step.parts)
     part.op->walk([&](Operation *op) {
       if (auto hint = op->getAttrOfType<DenseI64ArrayAttr>(nn::kStageAttr); hint && !op->hasAttr(nn::kBackwardAttr))
-        hints.try_emplace(hint[1], Hint{int(hint[0]), analysis::lineOf(op->getResult(0)), -1});
+        hints.try_emplace(hint[1], Hint{int(hint[0]), analysis::lineOf(op->getResult(0)), -1, nn::touchesBatch(op)});
     });
   for (auto [segment, part] : llvm::enumerate(homes.segments)) {
     plan::KernelOp kernel = step.parts[size_t(part)].kernel();
@@ -48,6 +49,33 @@ std::map<int64_t, Hint> findHints(const analysis::Step &step, const analysis::St
   return hints;
 }
 
+// Between two ends that are told, or the ends of the model, there have to be as many kernels as stages; empty: there are. Hints without a number
+// leave that as it is: whatever stage such an end is, others may end at any kernel beside it.
+std::string wrongGap(const std::map<int, Hint> &at, int segments, int stages) {
+  int segment = 0, stage = 0; // that begin behind the last numbered hint
+  const Hint *before = nullptr;
+  auto gap = [&](int endSegment, int endStage, const Hint *behind) -> std::string {
+    if (endSegment - segment >= endStage - stage)
+      return "";
+    std::string where = before && behind ? "between " + written(*before) + " and " + written(*behind)
+                        : before         ? "behind " + written(*before)
+                        : behind         ? "up to " + written(*behind)
+                                         : "in all";
+    int kernels = endSegment - segment;
+    return llvm::formatv("with {0} stages the `@stage` hints of the program leave a stage empty: {1} there are {2} stages, and the forward pass has {3} "
+                         "kernel{4} there",
+                         stages, where, endStage - stage, kernels, kernels == 1 ? "" : "s");
+  };
+  for (auto &[number, hint] : at) {
+    if (hint.stage < 0)
+      continue;
+    if (std::string wrong = gap(number + 1, hint.stage + 1, &hint); !wrong.empty())
+      return wrong;
+    segment = number + 1, stage = hint.stage + 1, before = &hint;
+  }
+  return gap(segments, stages, nullptr);
+}
+
 } // namespace
 
 StageHints stageHints(const analysis::Step &step, const analysis::StageHomes &homes, int stages) {
@@ -58,7 +86,8 @@ StageHints stageHints(const analysis::Step &step, const analysis::StageHomes &ho
   std::map<int, Hint> at; // by segment
   for (auto &[number, hint] : findHints(step, homes)) {
     if (hint.segment < 0)
-      out.wrong = written(hint) + " stands at a value that the forward pass does not compute example by example; no stage ends there";
+      out.wrong = written(hint) + " stands at a value that the forward pass does not compute example by example: " +
+                  (hint.ofExamples ? "it is computed before, for something that is made of the whole batch" : "it is the same for all of them");
     else if (hint.segment == last)
       out.wrong = written(hint) + " stands at the end of the forward pass: the next stage would be empty";
     else if (hint.stage >= stages - 1)
@@ -87,6 +116,7 @@ StageHints stageHints(const analysis::Step &step, const analysis::StageHomes &ho
     before = number, previous = hint;
     out.forced.push_back({segment + 1, hint.stage < 0 ? solve::SplitProblem::kAnyStage : hint.stage + 1});
   }
+  out.wrong = at.empty() ? "" : wrongGap(at, last + 1, stages);
   return out;
 }
 

@@ -66,8 +66,8 @@ public:
   }
   // In this order. False after an internal error was reported.
   bool prepare();
-  // `least`: cuts that need least, whatever the budget is.
-  bool search(bool least);
+  // `least`: cuts that need least, whatever the budget is. What cannot end before `fastest` seconds is not planned.
+  bool search(bool least, double fastest);
   // The best candidate's division takes the place of the program.
   bool choose();
   // Or all of them are forgotten.
@@ -76,6 +76,8 @@ public:
   void refuseAll();
   // The updates take so much of the best step that sharing them may be worth the messages.
   bool updatesMatter() const { return updatesMatter(*best); }
+  // Something did not fit, or would be faster if there were more room.
+  bool roomMatters() const { return lacksRoom; }
   double makespan() const { return best ? best->makespan : std::numeric_limits<double>::infinity(); }
   bool isOf(mlir::func::FuncOp function) const { return train == function; }
 
@@ -96,11 +98,20 @@ private:
   }
   std::vector<int64_t> sizesToTry();
   std::vector<int64_t> sizesInGrain() const;
+  // Of these, those of whose number the schedule has a table; they ascend, and are not none.
+  std::vector<int64_t> sizesWithTable(std::vector<int64_t> sizes);
+  solve::ScheduleRequest requestOf(int64_t microbatches) const;
   // Of these, those that blocks of so many rows do not cut. What is wrong with the blocks is refused.
   std::vector<int64_t> sizesOfBlocks(std::vector<int64_t> sizes);
   // A step that overlaps with the next one. Empty: the program can have such.
   bool overlaps() const { return options.schedule == solve::Schedule::TwoBW; }
   std::string wrongOverlap() const;
+  // The schedule has so many chunks a worker, and each stage a kernel of the forward pass; empty: that is so.
+  std::string wrongStages() const;
+  // Why the micro-batch that is asked for is none of these.
+  std::string wrongMicrobatch(const std::vector<int64_t> &sizes) const;
+  // What keeps the examples of a micro-batch together, for a message: " (grain 4, groups of 2)"; empty: nothing does.
+  std::string whatKeepsTogether() const;
   // Every replica has as many examples, whole micro-batches, grains and groups; empty: these do.
   std::string wrongReplicas() const;
   // Where the user's `@stage` hints have stages begin. What no hint can mean is refused.
@@ -122,6 +133,10 @@ private:
   // of one worker, and the micro-batches may be smaller than the grain.
   bool mayAddSums() const;
   bool isOneGrain() const;
+  // May micro-batches cut that grain? Where each replica sums its own examples from zero, that sum is the grain's.
+  bool mayCutGrain() const;
+  // What is computed of several examples is a sum; no largest value, no product.
+  bool onlyAdds() const;
   // Grains are summed at once, and only these sums wait for the replica before.
   bool holdsSums() const;
   bool sumsPairs() const;
@@ -185,12 +200,13 @@ private:
   std::vector<int64_t> sizes;  // micro-batches to try
   bool hasCut = false;         // with some of them there is a cut
   std::optional<int64_t> room; // for a worker's arena
+  bool lacksRoom = false;
+  double rival = std::numeric_limits<double>::infinity(); // seconds of another step's best plan
   std::vector<std::pair<int, int>> forced; // (segment, stage): what the user's hints ask for
   std::vector<Division> divisions;
   std::map<std::tuple<std::vector<int>, bool, bool, bool>, size_t> divisionOf;
   std::optional<Candidate> best;
   DecideOutcome neediest;          // of the smallest plan, if none fits
-  std::string whyNot;              // there is no table
   std::vector<Need> needs;         // of each worker, as far as the entries are chosen
   std::vector<size_t> lastOfEntry; // channels: behind which the next entry's begin
 };

@@ -128,9 +128,10 @@ bool StagePlanner::plan(Candidate &candidate, bool least, bool &fits) {
     if (!known)
       own.emplace(function, wanted);
     if (room && own && own->bound() > most - need.messages) {
-      fits = false;
+      fits = false, lacksRoom = true;
       return true;
     }
+    const double fastest = room && own ? own->leastSeconds() : 0;
     DecideOutcome outcome = known ? candidate.outcomes[size_t(w + workersOfReplica())] : own->decide();
     if (outcome.internal)
       return false;
@@ -148,6 +149,7 @@ bool StagePlanner::plan(Candidate &candidate, bool least, bool &fits) {
     need.include({outcome.result.smallestArena, 0});
     smallest = std::max(smallest, inPages(need.total()));
     fits &= outcome.result.feasible && (!room || inPages(need.total()) <= *room);
+    lacksRoom |= !fits || (room && own && outcome.result.plan.seconds > fastest * (1 + 1e-9));
     candidate.outcomes[size_t(w)] = std::move(outcome);
     candidate.decisions[size_t(w)] = function->getAttr(kDecisionAttr);
     if (room && smallest > most) {

@@ -36,7 +36,8 @@ bool StagePlanner::prepare() {
   return true;
 }
 
-bool StagePlanner::search(bool least) {
+bool StagePlanner::search(bool least, double fastest) {
+  rival = fastest;
   // What fits is sought from the fastest on, what needs least from the smallest: so the bounds rule most of the others out.
   std::vector<int64_t> order = sizes;
   if (!least && !options.onlyFits)
@@ -53,7 +54,7 @@ void StagePlanner::refuseAll() {
     return;
   }
   if (c.workers.smallest == INT64_MAX) {
-    refuse(whyNot.empty() ? "no cut of the model into " + std::to_string(stages()) + " stages was found" : whyNot);
+    refuse("no cut of the model into " + std::to_string(stages()) + " stages was found");
     return;
   }
   c.refused = true;
@@ -61,32 +62,44 @@ void StagePlanner::refuseAll() {
 }
 
 std::vector<int64_t> StagePlanner::sizesToTry() {
-  if (segments() == 0) {
-    refuse("the forward pass of the model computes nothing of single examples, so that there is nothing to divide among workers; expected one worker");
-    return {};
-  }
-  if (segments() < stages()) {
-    int64_t most = segments() / options.chunks;
-    refuse(llvm::formatv("the forward pass of the model has {0} kernel{1}, too few for {2} stages; expected {3}", segments(),
-                         segments() == 1 ? "" : "s", stages(),
-                         most > 0 ? llvm::formatv("at most --stages {0}", most).str() : std::string("a schedule with one chunk a worker")));
-    return {};
-  }
-  for (const std::string &wrong : {wrongReplicas(), wrongOwnSteps(), overlaps() ? wrongOverlap() : std::string()})
+  for (const std::string &wrong : {wrongStages(), wrongReplicas(), wrongOwnSteps(), overlaps() ? wrongOverlap() : std::string()})
     if (!wrong.empty()) {
       refuse(wrong);
       return {};
     }
-  std::vector<int64_t> sizes = isOneGrain() && !sumsPairs() ? sizesInGrain() : solve::microbatches(problem.graph);
+  std::vector<int64_t> sizes = mayCutGrain() ? sizesInGrain() : solve::microbatches(problem.graph);
   llvm::erase_if(sizes, [&](int64_t size) { return examples() % size != 0; });
   if (options.microbatch > 0) {
-    if (!llvm::is_contained(sizes, options.microbatch))
-      refuse(solve::Planner(problem.graph).search({std::nullopt, options.microbatch, strategy}).error);
-    return {options.microbatch};
+    if (!llvm::is_contained(sizes, options.microbatch)) {
+      refuse(wrongMicrobatch(sizes));
+      return {};
+    }
+    sizes = {options.microbatch};
+  } else if (options.schedule == solve::Schedule::Naive) { // one micro-batch, by definition
+    sizes = {examples()};
+  } else if (options.rowBlocks > 0) {
+    sizes = sizesOfBlocks(std::move(sizes));
   }
-  if (options.schedule == solve::Schedule::Naive) // one micro-batch, by definition
-    return {examples()};
-  return options.rowBlocks > 0 ? sizesOfBlocks(std::move(sizes)) : sizes;
+  return c.refused ? sizes : sizesWithTable(std::move(sizes));
+}
+
+solve::ScheduleRequest StagePlanner::requestOf(int64_t microbatches) const {
+  solve::ScheduleRequest request;
+  request.schedule = options.schedule;
+  request.workers = options.stages, request.chunks = options.chunks;
+  request.microbatches = int(microbatches);
+  return request;
+}
+
+// A schedule may need many micro-batches: if there is none, the smallest ones are the nearest to it.
+std::vector<int64_t> StagePlanner::sizesWithTable(std::vector<int64_t> sizes) {
+  std::string wrong = solve::check(requestOf(examples() / sizes.front()));
+  if (!wrong.empty() && options.microbatch <= 0 && sizes.front() > 1)
+    wrong += llvm::formatv("; no micro-batch has fewer than {0} examples{1}", sizes.front(), whatKeepsTogether());
+  llvm::erase_if(sizes, [&](int64_t size) { return !solve::check(requestOf(examples() / size)).empty(); });
+  if (sizes.empty())
+    refuse(wrong);
+  return sizes;
 }
 
 std::vector<int64_t> StagePlanner::sizesOfBlocks(std::vector<int64_t> sizes) {
@@ -107,10 +120,8 @@ std::vector<int64_t> StagePlanner::sizesOfBlocks(std::vector<int64_t> sizes) {
 
 bool StagePlanner::holdsSums() const { return func::FuncOp(train)->hasAttr(nn::kHeldAttr); }
 
-bool StagePlanner::isOneGrain() const {
-  if (options.replicas == 1 || nn::grainOf(func::FuncOp(train)) != examples())
-    return false;
-  WalkResult others = func::FuncOp(train).walk([](nn::ReduceOp reduce) { // products and the like do not add up
+bool StagePlanner::onlyAdds() const {
+  WalkResult others = func::FuncOp(train).walk([](nn::ReduceOp reduce) {
     bool plain = reduce.getReduction() == nn::Reduction::Sum || nn::batchAxis(reduce.getX().getType()) < 0 ||
                  nn::batchAxis(reduce.getResult().getType()) >= 0;
     return plain ? WalkResult::advance() : WalkResult::interrupt();
@@ -118,12 +129,19 @@ bool StagePlanner::isOneGrain() const {
   return !others.wasInterrupted();
 }
 
+bool StagePlanner::isOneGrain() const { return options.replicas > 1 && nn::grainOf(func::FuncOp(train)) == examples() && onlyAdds(); }
+
 // Products of bf16 and of tf32 sum blocks along a grain, over the border of two examples: micro-batches cut no grain then.
 bool StagePlanner::sumsPairs() const { return nn::sumsBlocks(func::FuncOp(train)); }
 
 // On a GPU another kernel may serve a product of one grain than that of a batch, with other bits: there exact sums go on from one replica to the next.
 bool StagePlanner::mayAddSums() const {
   return options.replicas > 1 && (c.program.train.combine == Combine::Reduce || (!options.target.isDevice() && isOneGrain()));
+}
+
+bool StagePlanner::mayCutGrain() const {
+  bool hasOwnSums = mayAddSums() || ownSteps() != OwnSteps::None;
+  return hasOwnSums && isOneGrain() && !sumsPairs();
 }
 
 OwnSteps StagePlanner::ownSteps() const {
@@ -153,14 +171,7 @@ std::vector<int64_t> StagePlanner::sizesInGrain() const {
 bool StagePlanner::readHints() {
   StageHints hints = stageHints(step, homes, stages());
   forced = hints.forced;
-  if (!hints.wrong.empty())
-    return refuse(hints.wrong);
-  solve::SplitProblem all;
-  all.segments.resize(size_t(segments()));
-  all.forced = forced;
-  return forced.empty() || all.cutExists(stages()) ||
-         refuse(llvm::formatv("with {0} stages the `@stage` hints of the program leave a stage empty; its forward pass has {1} kernels",
-                              stages(), segments()));
+  return hints.wrong.empty() || refuse(hints.wrong);
 }
 
 // What lives through the main loop: sums that only loops before it need may follow each other in the same bytes.
@@ -195,15 +206,7 @@ bool StagePlanner::updatesMatter(const Candidate &candidate) const {
 }
 
 bool StagePlanner::tryMicrobatch(int64_t microbatch, bool least) {
-  solve::ScheduleRequest request;
-  request.schedule = options.schedule;
-  request.workers = options.stages, request.chunks = options.chunks;
-  request.microbatches = int(examples() / microbatch);
-  if (std::string wrong = solve::check(request); !wrong.empty()) {
-    whyNot = wrong;
-    return true;
-  }
-  solve::ScheduleRequest several = request;
+  solve::ScheduleRequest several = requestOf(examples() / microbatch);
   several.steps = overlaps() ? 3 : 1;
   solve::ScheduleTable table = solve::generate(several);
   if (std::string wrong = solve::verify(table); !wrong.empty())
@@ -241,7 +244,7 @@ bool StagePlanner::tryCut(const solve::ScheduleTable &table, int64_t microbatch,
   hasCut |= cut;
   // The bound is of a step alone, and of kernels one by one: plans were seen to end up to 8 % before it.
   constexpr double kPlansBelow = 1.1;
-  if (!cut || (best && !overlaps() && split.bound >= kPlansBelow * best->makespan))
+  if (!cut || (!overlaps() && split.bound >= kPlansBelow * std::min(rival, makespan())))
     return true;
   StageLayout layout{workersOfReplica(), options.replicas, stageProblem.stagesOf(split.split, segments()), table.workerOf,
                      solve::splitsBackward(options.schedule)};
@@ -254,18 +257,20 @@ bool StagePlanner::tryCut(const solve::ScheduleTable &table, int64_t microbatch,
     own.splitsBackward |= late > 0 || holdsSums();
     return tryTable(table, own, late, microbatch, guessedSeconds(table, own, stageProblem.split, split.split), least, fits);
   };
+  layout.isOneGrain = mayCutGrain();
   if (layout.ownSteps = ownSteps(); layout.makesOwnSteps())
     return tryLate(0, fits);
+  int all = table.request.microbatches - 1;
   if (mayAddSums()) {
-    layout.addsSums = true, layout.isOneGrain = isOneGrain() && !sumsPairs();
-    if (!tryLate(0, fits))
+    layout.addsSums = true;
+    // A largest value of the batch goes on from one replica to the next all the same.
+    if (!tryLate(overlaps() && !onlyAdds() ? all : 0, fits))
       return false;
     if (fits || c.refused || overlaps() || !isOneGrain() || microbatch < examples())
       return true;
     layout.addsSums = layout.isOneGrain = false; // a chain from replica to replica needs no room for what comes
   }
   // Where steps overlap, a sum that did not wait for the end of its step would wait for the next step of the replica before.
-  int all = table.request.microbatches - 1;
   if (options.replicas > 1 && overlaps())
     return tryLate(all, fits);
   if (options.replicas > 1)
@@ -302,28 +307,32 @@ std::vector<std::vector<double>> StagePlanner::guessedSeconds(const solve::Sched
 }
 
 // The ways in which loops along an axis may keep values are steps of their own; the plain one comes first. Without a budget it is the fastest.
-// Cuts for this budget; if none fits, those that need least whatever the budget is, so that the smallest budget that is named compiles.
+// Steps without copies of weights are tried where those with them lack room: what the copies take may be worth more elsewhere. Cuts for this
+// budget; if none fits, those that need least whatever the budget is, so that the smallest budget that is named compiles.
 bool Compilation::decideStages(const DecideOptions &base, const solve::Strategy &strategy, std::vector<func::FuncOp> ways) {
   std::vector<std::unique_ptr<StagePlanner>> planners(ways.size());
   workers.smallest = INT64_MAX;
   StagePlanner *best = nullptr, *neediest = nullptr;
+  auto lackRoom = [&] { return llvm::any_of(planners, [](auto &planner) { return planner && planner->roomMatters(); }); };
   for (bool least : {false, true})
     for (size_t i = 0; i < ways.size() && !refused && !(least && best); ++i) {
       bool holds = ways[i]->hasAttr(nn::kHeldAttr);
       bool inRows = ways[i]->hasAttr(nn::kRowsAttr);
-      if (best && lacksCopies(ways[i])) // worth it only where no other fits
+      if (best && lacksCopies(ways[i]) && (options.onlyFits || !lackRoom()))
         continue;
       if (inRows ? best && !best->updatesMatter() : i > 0 && !holds && !options.budget)
         continue;
       int64_t smallest = workers.smallest;
       if (!least) {
+        makeDearerWithoutCopies(ways, i, base);
         planners[i] = std::make_unique<StagePlanner>(*this, base, strategy, ways[i]);
         if (!planners[i]->prepare())
           return false;
       }
-      if (!planners[i]->search(least))
+      const double fastest = best ? best->makespan() : std::numeric_limits<double>::infinity();
+      if (!planners[i]->search(least, fastest))
         return false;
-      if (planners[i]->makespan() < (best ? best->makespan() : std::numeric_limits<double>::infinity()))
+      if (planners[i]->makespan() < fastest)
         best = planners[i].get(), loopLevels = holds || inRows ? 0 : levelsOf(ways, i);
       if (workers.smallest < smallest)
         neediest = planners[i].get();

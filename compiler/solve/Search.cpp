@@ -11,6 +11,12 @@ static bool isFree(const SearchOptions &options) {
   return options.strategy.kind == Strategy::Auto || options.strategy.kind == Strategy::Optimal;
 }
 
+std::string nearestOf(const std::vector<int64_t> &sizes, int64_t asked) {
+  auto above = std::upper_bound(sizes.begin(), sizes.end(), asked);
+  std::string text = above == sizes.begin() ? "" : std::to_string(*std::prev(above));
+  return above == sizes.end() ? text : text + (text.empty() ? "" : " and ") + std::to_string(*above);
+}
+
 std::vector<int64_t> Planner::sizesOf(const SearchOptions &options, std::string &error) const {
   error = index.error;
   std::vector<int64_t> sizes = microbatches(graph);
@@ -20,17 +26,9 @@ std::vector<int64_t> Planner::sizesOf(const SearchOptions &options, std::string 
     return sizes;
   if (std::find(sizes.begin(), sizes.end(), options.microbatch) != sizes.end())
     return {options.microbatch};
-  int64_t below = 0, above = 0;
-  for (int64_t b : sizes) {
-    if (b < options.microbatch)
-      below = b;
-    if (b > options.microbatch && !above)
-      above = b;
-  }
   error = "expected a micro-batch that divides the batch of " + std::to_string(graph.batch) +
           (graph.grain > 1 ? " and is a multiple of " + std::to_string(graph.grain) + ", the examples that belong together (grain, groups)" : "") + ", got " +
-          std::to_string(options.microbatch) + "; nearest: " + (below ? std::to_string(below) : "") +
-          (below && above ? " and " : "") + (above ? std::to_string(above) : "");
+          std::to_string(options.microbatch) + "; nearest: " + nearestOf(sizes, options.microbatch);
   return {};
 }
 

@@ -60,6 +60,9 @@ struct SearchResult {
   std::string advice;
 };
 
+// Of ascending sizes those on either side of one that is not among them, for a message: "2 and 4".
+std::string nearestOf(const std::vector<int64_t> &sizes, int64_t asked);
+
 class Planner {
 public:
   // The graph must outlive the planner. `orderSeed` > 0: the loop starts from an order drawn from it instead of the best

@@ -21,11 +21,19 @@ static int threadsOf(const CommandLine &line, int workers) {
   return line.maxThreads > 0 ? line.maxThreads : workers > 1 ? std::max(2, processors / workers) : std::max(4, processors);
 }
 
+// A schedule says in which order stages take the micro-batches: of one stage alone it says nothing, whatever other workers there are.
+void setStages(const CommandLine &line, const Program &program, int stages, CompileOptions &options) {
+  options.stages = stages, options.target.cpu.threads = threadsOf(line, options.workers());
+  std::string schedule = !line.schedule.empty() ? line.schedule : program.plan.schedule;
+  if (stages == 1 || schedule == "auto")
+    schedule = "1f1b";
+  solve::parseSchedule(schedule, options.schedule);
+  options.chunks = stages == 1 ? 1 : line.chunks > 0 ? line.chunks : schedule == "interleaved" || schedule == "zbv" ? 2 : 1;
+  options.transportReserve = options.workers() > 1 ? line.transportReserve : 0;
+}
+
 int readWorkers(const CommandLine &line, const Program &program, CompileOptions &options) {
   options.stages = line.stages ? *line.stages : int(std::min<int64_t>(1 << 16, program.plan.stages));
-  std::string schedule = !line.schedule.empty() ? line.schedule : program.plan.schedule == "auto" ? "1f1b" : program.plan.schedule;
-  solve::parseSchedule(schedule, options.schedule);
-  options.chunks = line.chunks > 0 ? line.chunks : schedule == "interleaved" || schedule == "zbv" ? 2 : 1;
   if (options.stages == 0 && !options.budget) {
     if (line.stages)
       return usage("--stages auto takes as few workers as fit the budget, and there is none: --memory-budget says it");
@@ -36,10 +44,9 @@ int readWorkers(const CommandLine &line, const Program &program, CompileOptions 
   if (line.shards && program.train.shards == 1)
     return usage("--shards is for programs that ask for shards, because their number changes last digits; write `shards " + std::to_string(*line.shards) +
                  "` into `train`");
-  options.transportReserve = line.transportReserve;
-  setWorkers(line, options.stages, options);
+  setStages(line, program, options.stages, options);
   if (options.stages == 1 && (!line.schedule.empty() || line.chunks > 0))
-    return usage("--schedule and --chunks need --stages P with at least two workers");
+    return usage("--schedule and --chunks are for several stages, and there is one; --stages P says how many there are");
   if (options.workers() == 1) {
     if (line.transportReserve > 0)
       return usage("--transport-reserve is for an MPI library, which a program of one worker does not use; --stages P says how many there are");
@@ -70,19 +77,12 @@ static Trial tryWorkers(mlir::MLIRContext &context, const Program &program, cons
   return Trial::Refused;
 }
 
-static void setStages(const CommandLine &line, int workers, int chunks, CompileOptions &options) {
-  options.stages = workers, options.target.cpu.threads = threadsOf(line, options.workers());
-  options.chunks = workers > 1 ? chunks : 1;
-  options.transportReserve = options.workers() > 1 ? line.transportReserve : 0;
-}
-
 // The first number that fits, or 0; `refused`: those that do not.
 static int firstThatFits(const CommandLine &line, mlir::MLIRContext &context, const Program &program, const SourceList &sources,
                          CompileOptions options, int from, std::vector<Need> &refused) {
   options.onlyFits = true, options.tradeOff = false, options.bound = false;
-  int chunks = options.chunks;
   for (int workers = from; workers <= kMostTried; ++workers) {
-    setStages(line, workers, chunks, options);
+    setStages(line, program, workers, options);
     Need need;
     Trial trial = tryWorkers(context, program, sources, options, need);
     if (trial == Trial::Fits)
@@ -99,13 +99,12 @@ bool areChosen(const CommandLine &line, const Program &program) { return (line.s
 static int leastNeed(const CommandLine &line, mlir::MLIRContext &context, const Program &program, const SourceList &sources, CompileOptions options,
                      std::vector<Need> refused) {
   options.tradeOff = false, options.bound = false;
-  int chunks = options.chunks;
   std::stable_sort(refused.begin(), refused.end(), [](const Need &a, const Need &b) { return a.bound < b.bound; });
   Need least{1, 0, INT64_MAX};
   for (const Need &next : refused) {
     if (next.bound >= least.smallest)
       break;
-    setStages(line, next.workers, chunks, options);
+    setStages(line, program, next.workers, options);
     Need need;
     if (tryWorkers(context, program, sources, options, need) == Trial::Refused && need.smallest < least.smallest)
       least = need;
@@ -143,14 +142,6 @@ int64_t hostMemoryThatFits(mlir::MLIRContext &context, const Program &program, c
   constexpr int64_t kUnit = 1 << 20;
   int64_t bytes = llvm::alignTo(uint64_t(std::max<int64_t>(0, most(INT64_MAX))), kUnit);
   return bytes > 0 && most(bytes) >= 0 ? bytes : 0; // with less room other state may be chosen
-}
-
-void setWorkers(const CommandLine &line, int workers, CompileOptions &options) {
-  options.stages = workers, options.target.cpu.threads = threadsOf(line, options.workers());
-  if (workers == 1)
-    options.chunks = 1;
-  if (options.workers() == 1)
-    options.transportReserve = 0;
 }
 
 } // namespace cinch

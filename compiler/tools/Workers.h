@@ -10,7 +10,8 @@ namespace cinch {
 // Sets stages (0: auto), schedule, chunks and threads. The exit code; not 0 after a message.
 int readWorkers(const CommandLine &, const Program &, CompileOptions &);
 
-void setWorkers(const CommandLine &, int workers, CompileOptions &);
+// Of so many stages: they, what their schedule is, threads and what is kept for messages. The other workers stand in the options.
+void setStages(const CommandLine &, const Program &, int stages, CompileOptions &);
 
 constexpr int kMostTried = 16;
 // Whether their number is to be chosen: `--stages auto`, or `stages auto` of the program.

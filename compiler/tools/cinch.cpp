@@ -187,7 +187,7 @@ static int compile(const CommandLine &line, const Program &program, const Source
   }
   if (options.stages == 0) {
     Waiting waiting("planning " + line.input);
-    setWorkers(line, fewestWorkers(line, context, program, sources, options), options);
+    setStages(line, program, fewestWorkers(line, context, program, sources, options), options);
   }
   int status = 0;
   int64_t missing = 0;

@@ -43,6 +43,7 @@ private:
   void noteRounded(const Graph &graph, nn::ScanOp scan, ArrayRef<int> finals, ArrayRef<int> stacks);
   Value emitOp(const Op &op, nn::GradientBuilder &b, ArrayRef<Value> x);
   void noteHints(const Op &op, int64_t number, ArrayRef<Operation *> made, Value result);
+  void noteUserHints(const Op &op, int64_t number, Operation *last);
   LogicalResult emitFunction(StringRef name, const Graph &graph, ArrayRef<NamedValue> results, bool withValidRows);
 
   const Program &program;
@@ -159,6 +160,11 @@ void Emitter::noteHints(const Op &op, int64_t number, ArrayRef<Operation *> made
     last->setAttr(nn::kBlockEndAttr, builder.getUnitAttr());
   if (op.stream >= 0)
     last->setAttr(nn::kStreamAttr, builder.getI64IntegerAttr(op.stream));
+  noteUserHints(op, number, last);
+}
+
+// What the user's text says before the definition of a value.
+void Emitter::noteUserHints(const Op &op, int64_t number, Operation *last) {
   if (op.keep)
     last->setAttr(nn::kKeepAttr, builder.getUnitAttr());
   if (op.recompute)
@@ -220,8 +226,9 @@ static Value withAxes(Value x, ArrayRef<int64_t> order, OpBuilder &builder) {
     Value a = withAxes(add.getA(), order, builder), b = a ? withAxes(add.getB(), order, builder) : Value();
     made = b ? nn::AddOp::create(builder, op->getLoc(), a, b) : Value();
   }
-  if (Attribute layer = made ? op->getAttr(nn::kLayerAttr) : Attribute())
-    made.getDefiningOp()->setAttr(nn::kLayerAttr, layer);
+  for (StringRef said : {nn::kLayerAttr, nn::kKeepAttr, nn::kRecomputeAttr, nn::kStageAttr, nn::kShardHintAttr})
+    if (Attribute value = made ? op->getAttr(said) : Attribute())
+      made.getDefiningOp()->setAttr(said, value);
   return made;
 }
 
@@ -306,6 +313,10 @@ LogicalResult Emitter::emitLoop(const Graph &graph, int loop, int result) {
     values[number] = nn::ReshapeOp::create(builder, scan.getLoc(), type(graph.ops[number].type), last);
   }
   noteRounded(graph, scan, finals, stacks);
+  for (ArrayRef<int> list : {ArrayRef<int>(finals), ArrayRef<int>(stacks)})
+    for (int number : list)
+      if (values[number])
+        noteUserHints(graph.ops[number], number, values[number].getDefiningOp());
   return success();
 }
 

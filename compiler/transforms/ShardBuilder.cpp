@@ -160,7 +160,8 @@ SmallVector<Value> ShardBuilder::writePart(nn::GradientBuilder &b, Operation *op
     conv.setGroups(conv.getGroups() / uint64_t(shards));
   if (auto attend = dyn_cast<nn::AttendOp>(copy); attend && attend.getDropout().convertToDouble() > 0) {
     auto q = nn::tensorOf(attend.getQ());
-    copy->setAttr(nn::kFirstHeadAttr, attributes.getI64IntegerAttr(shard * q.getDimSize(unsigned(q.getRank() - 3))));
+    int64_t heads = q.getDimSize(unsigned(q.getRank() - 3));
+    copy->setAttr(nn::kOtherHeadsAttr, attributes.getDenseI64ArrayAttr({shard * heads, (shards - 1 - shard) * heads}));
   }
   return SmallVector<Value>(copy->getResults());
 }

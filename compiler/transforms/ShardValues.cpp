@@ -19,6 +19,13 @@ bool isShared(Operation *op) {
   return isa<nn::ContractOp, nn::ConvOp, nn::AttendOp>(op) || (gather && !nn::hasBatch(gather.getX()));
 }
 
+// What shards divide of an attention: the heads of its queries, and of its keys, if these are several.
+int64_t headsOf(nn::AttendOp attend) {
+  auto q = nn::tensorOf(attend.getQ()), k = nn::tensorOf(attend.getK());
+  int64_t heads = q.getDimSize(unsigned(q.getRank() - 3)), groups = k.getDimSize(unsigned(k.getRank() - 3));
+  return groups == 1 ? heads : groups;
+}
+
 // What numbers of shards have to divide: some size of a product or a table, and the heads of every attention.
 void addSizes(Operation *op, SmallVectorImpl<int64_t> &some, SmallVectorImpl<int64_t> &every) {
   auto parameter = [&](Value value) {
@@ -26,9 +33,7 @@ void addSizes(Operation *op, SmallVectorImpl<int64_t> &some, SmallVectorImpl<int
       llvm::append_range(some, nn::tensorOf(value).getShape());
   };
   if (auto attend = dyn_cast<nn::AttendOp>(op)) {
-    auto q = nn::tensorOf(attend.getQ()), k = nn::tensorOf(attend.getK());
-    int64_t heads = q.getDimSize(unsigned(q.getRank() - 3)), groups = k.getDimSize(unsigned(k.getRank() - 3));
-    every.push_back(groups == 1 ? heads : groups);
+    every.push_back(headsOf(attend));
     some.push_back(every.back());
   } else if (auto product = dyn_cast<nn::ContractOp>(op)) {
     parameter(product.getLhs());
@@ -109,10 +114,9 @@ private:
     for (auto [i, op] : llvm::enumerate(forms.ops)) {
       const analysis::ShardForms::Way &way = forms.ways[i][size_t(ways[i])];
       any |= op && !way.isWhole && isShared(op);
-      if (auto attend = dyn_cast_or_null<nn::AttendOp>(op); attend && way.isWhole && forms.ways[i].size() == 1) {
-        auto k = nn::tensorOf(attend.getK());
+      if (auto attend = dyn_cast_or_null<nn::AttendOp>(op); attend && way.isWhole && headsOf(attend) % shards) {
         out.wrong = llvm::formatv("{0}: attention of {1} heads cannot be divided among {2} shards; {3}", analysis::placeText(op),
-                                  k.getDimSize(unsigned(k.getRank() - 3)), shards, nearest(numbersThatFit(function), shards));
+                                  headsOf(attend), shards, nearest(numbersThatFit(function), shards));
         return;
       }
     }
@@ -132,9 +136,11 @@ private:
       rows += way.sums && isa<nn::ContractOp, nn::ConvOp>(op);
       losses += way.sums && isa<nn::CrossEntropyOp>(op);
       sums += way.sums && isa<nn::ReduceOp>(op);
-      if (way.isWhole && isa<nn::ContractOp, nn::ConvOp>(op))
-        if (std::string path = nn::instancePath(op->getLoc()).str(); !path.empty())
-          whole.insert(path);
+      if (way.isWhole)
+        op->walk([&](Operation *product) { // those of a loop, too
+          if (std::string path = nn::instancePath(product->getLoc()).str(); isa<nn::ContractOp, nn::ConvOp>(product) && !path.empty())
+            whole.insert(path);
+        });
     }
     out.notes.push_back(llvm::formatv("{0} shards add in the order of the shards, which changes last digits with their number: {1} products by rows, "
                                       "{2} losses over a split axis, {3} other sums; of the backward pass the gradients of what several shards read; "

@@ -356,7 +356,7 @@ Values AttendOp::buildBackward(GradientBuilder &b, ValueRange saved, ValueRange 
                                    wantsBias ? bias.getType() : mlir::Type(), saved[0], saved[1], saved[2], saved[3],
                                    saved[4], grads[0], keys, bias, getScaleAttr(), getCausalAttr(), getDropoutAttr(),
                                    getKeyAttr());
-  for (llvm::StringRef kept : {kBF16Attr, kFirstHeadAttr})
+  for (llvm::StringRef kept : {kBF16Attr, kOtherHeadsAttr})
     if (mlir::Attribute attribute = (*this)->getAttr(kept))
       grad->setAttr(kept, attribute);
   Values result{grad.getDq(), grad.getDk(), grad.getDv()};

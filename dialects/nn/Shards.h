@@ -15,7 +15,7 @@ inline constexpr llvm::StringLiteral kShardAttr = "nn.shard", // of an op: the s
     kShardHintAttr = "nn.shard_hint",                         // of an op: a ShardHint for the nearest products above, until they are shared
     kSplitAttr = "nn.split",            // of a shard's part of a parameter: elements in front of the parts, and how many parts there are
     kAllReduceAttr = "nn.all_reduce",   // of an op: it ends the sum of what all shards have
-    kFirstHeadAttr = "nn.first_head";   // of `attend` and its gradient: number of the first head among all shards', by which dropout draws
+    kOtherHeadsAttr = "nn.other_heads"; // of `attend` and its gradient: heads of other shards, in front of these and behind, which dropout's draws count
 
 // What `@shard` asks for: how products are shared.
 enum class ShardHint { None, Column, Row };

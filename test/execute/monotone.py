@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """Plans at random budgets, on the models of the tree: a smaller budget never peaks higher, a larger one is never predicted slower,
 `auto` is never predicted slower than a named strategy that fits, one byte less than the smallest budget is refused, and no plan is below the
-proven bound. Some programs may be planned as several steps, with copies of their weights and without; what is proven holds for all of them.
+proven bound. Some programs may be planned as several steps, with copies of their weights and without; what is proven holds for all of them, and each of several
+workers.
 
 usage: monotone.py [--count N] [--seed S]
 """
@@ -22,9 +23,7 @@ MODELS = {
     "bench/models/deep.cinch": ["-D", "N=6"],
     "bench/models/gpt2_124m.cinch": ["-D", "N=3", "-D", "B=8"],
 }
-# name -> (program, options): bf16 on a GPU and on a CPU with AMX, where copies of the weights take memory, too; a sum with which the loop begins.
-WRITTEN = {
-    "copies": ("""dim B = 256 batch, D = 512
+COPIES = """dim B = 256 batch, D = 512
 data train = npy("x.npy", "y.npy") -> (x: f32[B, D], y: f32[B, D])
 layer block(x: f32[B, D]) -> f32[B, D] {
   use a = linear[D]
@@ -40,7 +39,11 @@ train net on train seed 1 {
   optimizer sgd(lr = 0.05)
   steps 3
 }
-""", ["--target", "nvidia"]),
+"""
+# name -> (program, options): bf16 on a GPU and on a CPU with AMX, where copies of the weights take memory, too; a sum with which the loop begins.
+WRITTEN = {
+    "copies": (COPIES, ["--target", "nvidia"]),
+    "copies_of_stages": (COPIES, ["--target", "nvidia", "--stages", "2"]),
     "packed": ("""dim B = 16 batch, T = 32, D = 256
 data train = npy("x.npy", "y.npy") -> (x: f32[B, T, D], y: f32[B, T, D])
 model net(x: f32[B, T, D]) -> f32[B, T, D] {
@@ -93,13 +96,15 @@ def smallest(model, options):
 
 def try_model(model, options, count, seed):
     rng = random.Random(seed)
-    low, high = smallest(model, options), planned(model, options, None)["memory"]
+    low, whole = smallest(model, options), planned(model, options, None)
+    workers = whole.get("schedule", {}).get("workers", 1)  # each has the budget
+    high = whole["memory"] // workers
     verdicts.expect(planned(model, options, low - 1) is None, "%s: one byte less than %d is refused" % (model, low))
     budgets = sorted([low] + [low + int((high - low) * rng.random() ** 2) for _ in range(count)])
     last = None
     for budget in budgets:
         plan = planned(model, options, budget)
-        if not verdicts.expect(plan is not None and plan["memory"] <= budget, "%s: %d bytes are kept" % (model, budget)):
+        if not verdicts.expect(plan is not None and plan["memory"] <= budget * workers, "%s: %d bytes are kept" % (model, budget)):
             continue
         verdicts.expect(plan["budget_bound"] <= plan["memory"], "%s: a plan of %d bytes is below the bound, %d" % (model, plan["memory"], plan["budget_bound"]))
         if last:
@@ -119,7 +124,8 @@ def main():
 
     def guarded(item):
         try:
-            try_model(*item, arguments.count, arguments.seed)
+            # Steps with copies and without take turns among close budgets.
+            try_model(*item, arguments.count * (2 if "--stages" in item[1] else 1), arguments.seed)
         except programs.Failure as failure:
             verdicts.expect(False, "%s: %s" % (item[0], failure))
 

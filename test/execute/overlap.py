@@ -43,6 +43,12 @@ train net on train seed 9 {
   every 1   log(csv)
 }
 """
+WATCH = """layer watch[B?, D?](x: f32[B, D]) -> f32[B, D] {
+  state largest: f32[D] ~ zeros
+  update largest = max[B] x
+  return x
+}
+"""
 
 
 def delayed(source, name):
@@ -216,10 +222,13 @@ class Net:
 def check_replicas(net):
     """Replicas of overlapping stages: sums that go on from one to the next, those of one grain and of several leave the bits of one worker, with
     `reduce` those of other schedules."""
-    reduced = programs.source("net-reduced", NET.replace("  delay     1", "  delay     1\n  combine reduce(2)"))
+    adds = NET.replace("  delay     1", "  delay     1\n  combine reduce(2)")
+    reduced = programs.source("net-reduced", adds)
+    # What is no sum goes on from one replica to the next all the same.
+    largest = programs.source("net-largest", adds.replace("model net", WATCH + "model net").replace("use a =", "use s = watch, a =").replace("log(x)", "s(log(x))"))
     alone = ["--replicas", "2", "--stages", "2", "--microbatch", "3"]
     for name, path, flags, first in (("grain 6", net.path, ["--set", "train.grain=6"], []), ("grain 4", net.path, ["--set", "train.grain=4"], []),
-                                     ("a chain", net.path, [], []), ("grain 2", net.path, ["--set", "train.grain=2"], []), ("reduce(2)", reduced, [], alone)):
+                                     ("a chain", net.path, [], []), ("grain 2", net.path, ["--set", "train.grain=2"], []), ("reduce(2)", reduced, [], alone), ("reduce(2) and a largest value", largest, [], alone)):
         one = programs.compiled(path, "replicas-one", *flags, *first)
         net.whole = net.run(one, "replicas-whole")
         grids = {"grain 4": [(2, 2), (3, 1)], "grain 2": [(2, 2), (3, 2)]}

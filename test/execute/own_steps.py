@@ -123,6 +123,17 @@ def same_bits(data):
         verdicts.expect(evaluated.returncode == 0, "info: " + evaluated.stdout[-300:])
 
 
+def one_grain(data):
+    """Replicas whose examples are one grain: micro-batches may cut it, and leave the bits of those that do not."""
+    for number, way in enumerate(("ring_average(3)", "async(2)")):
+        share = B // int(way[way.index("(") + 1])
+        program = programs.source("grain%d" % number, PROGRAM % (OPTIMIZERS["adamw"][0] + "\n  grain %d\n  combine %s" % (share, way)))
+        wanted = programs.run(programs.compiled(program, program.stem, "--microbatch", str(share)), data, STEPS)
+        for flags in ([], ["--microbatch", "1"], ["--microbatch", "2"], ["--stages", "2", "--microbatch", "2"]):
+            found = programs.run(programs.compiled(program, program.stem, *flags), data, STEPS)
+            verdicts.expect(found.bytes == wanted.bytes and found.losses == wanted.losses, "%s of one grain, %s: other bits" % (way, " ".join(flags)))
+
+
 def same_data():
     """Replicas whose examples are the same do what one worker does with them."""
     rng = np.random.default_rng(7)
@@ -224,6 +235,7 @@ def main():
     np.save(data / "y.npy", y)
     against_numpy(data, x, y)
     same_bits(data)
+    one_grain(data)
     same_data()
     bad_numbers(data)
     refusals()

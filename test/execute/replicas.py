@@ -158,7 +158,7 @@ def check_refusals():
     for flags, words in [
         (["-D", "B=12", "--replicas", "5"], "a batch of 12 examples cannot be divided among 5 replicas; expected --replicas 4 or 6"),
         (["-D", "B=12", "--replicas", "13"], "cannot be divided among 13 replicas; expected --replicas 12"),
-        (["-D", "B=12", "--replicas", "4", "--set", "train.grain=2"], "of which 2 belong together (grain, groups) cannot be divided among 4 replicas; expected --replicas 3 or 6"),
+        (["-D", "B=12", "--replicas", "4", "--set", "train.grain=2"], "of which 2 belong together (grain 2) cannot be divided among 4 replicas; expected --replicas 3 or 6"),
         (["-D", "B=12", "--replicas", "3", "--microbatch", "6"], "in micro-batches of 6 cannot be divided among 3 replicas; expected --replicas 2"),
         (["-D", "B=12", "--replicas", "2", "--microbatch", "5"], "expected a micro-batch that divides the batch of 12"),
     ]:

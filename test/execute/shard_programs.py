@@ -276,8 +276,50 @@ def cases():
     print("cases: %d of %d trained by shards" % (len(trained), len(listed)))
 
 
+PICKED = """dim B = 4 batch, D = 12, N = 10
+data train = npy("x.npy", "i.npy", "y.npy", shuffle = false) -> (x: f32[B, D], i: i32[B, D] below N, y: f32[B, D])
+model net(x: f32[B, D], i: i32[B, D] below N) -> f32[B, D] {
+  use up = linear[D], down = linear[D]
+  param table: f32[N, D] ~ normal(0.5)
+  p[b, d] = table[i[b, d], d]
+  return down(tanh(up(x)) * p)
+}
+train net on train seed 1 {
+  loss = mean[B, D] squared_error(net(x, i), y)
+  optimizer sgd(lr = 0.1)
+  steps 3
+}
+"""
+GROUPS = """dim B = 4 batch, G = 3, T = 5, D = 12
+data train = npy("x.npy", "y.npy", shuffle = false) -> (x: f32[B, G, T, D], y: f32[B, G, T, D])
+model net(x: f32[B, G, T, D]) -> f32[B, G, T, D] {
+  use a = multi_head_attention[6](rate = 0.3)
+  return a(x)
+}
+train net on train seed 1 {
+  loss = mean[B, G, T, D] squared_error(net(x), y)
+  optimizer sgd(lr = 0.1)
+  steps 3
+}
+"""
+
+
+def places_and_draws():
+    """A table whose columns are split, read at places that each column has; attention of several sequences an example, whose draws are one worker's."""
+    draw = np.random.default_rng(9)
+    picked = programs.arrays("picked", x=draw.normal(size=(8, 12)), y=draw.normal(size=(8, 12)))
+    np.save(picked / "i.npy", draw.integers(0, 10, (8, 12)).astype(np.int32))
+    groups = programs.arrays("groups", **{name: draw.normal(size=(8, 3, 5, 12)) for name in "xy"})
+    for name, text, folder, counts in (("picked", PICKED, picked, (2, 3)), ("groups", GROUPS, groups, (2, 3))):
+        done = against_one(name, name, text, folder, counts)
+        verdicts.expect(set(done) >= set(counts), "%s was trained by %s shards" % (name, done))
+    whole = re.findall(r"every shard does the whole of: (.*)", lines(programs.source("groups-plan", shared(GROUPS, 2))))
+    verdicts.expect(not whole, "every shard does the whole of %s" % whole)
+
+
 def main():
     folder = pictures()
+    places_and_draws()
     channels(folder)
     held(folder)
     named_budgets()

@@ -10,7 +10,7 @@ namespace cinch::oracle {
 namespace {
 // What attend and attend_grad have in common: sizes, and the probabilities of one query.
 struct Attention {
-  int64_t lead = 1, A, G, T, S, K, E, leadRank, batchAxis, firstHead = 0;
+  int64_t lead = 1, A, G, T, S, K, E, leadRank, batchAxis, headsBefore = 0, headsBehind = 0;
   Shape leadShape;
   const Array *q, *k, *v, *keys = nullptr, *bias = nullptr;
   double scale, dropout;
@@ -28,8 +28,8 @@ struct Attention {
     lead = sizeOf(leadShape);
     A = q->shape[leadRank], T = q->shape[leadRank + 1], K = q->shape[leadRank + 2];
     G = k->shape[leadRank], S = k->shape[leadRank + 1], E = v->shape[leadRank + 2];
-    if (auto first = op->template getAttrOfType<IntegerAttr>(nn::kFirstHeadAttr))
-      firstHead = first.getInt();
+    if (auto others = op->template getAttrOfType<DenseI64ArrayAttr>(nn::kOtherHeadsAttr))
+      headsBefore = others[0], headsBehind = others[1];
     if (op.getBias())
       bias = x.back();
     if (op.getKeys())
@@ -76,7 +76,7 @@ struct Attention {
     for (int64_t axis = 0; axis < leadRank; ++axis)
       if (axis != batchAxis)
         element = element * leadShape[axis] + index[axis];
-    element = ((element * A + firstHead + a) * T + t) * S + s;
+    element = ((element * (headsBefore + A + headsBehind) + headsBefore + a) * T + t) * S + s;
     return drawBool(run, key, example, element, 1 - dropout) ? 1 / (1 - dropout) : 0;
   }
 };

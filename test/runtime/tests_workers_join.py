@@ -149,9 +149,9 @@ def test_tcp_join_rank(t):
 
 
 def test_tcp_join_world(t):
-    """One process with another WORLD_SIZE than the others: all end with 2 at once."""
+    """One process with another WORLD_SIZE than the others: all end with 2 at once. Worker 0 waits for those that call it, to tell them."""
     three = t.stages(3)
-    for rank, world in ((1, "2"), (2, "4")):
+    for rank, world in ((1, "2"), (2, "4"), (0, "2"), (0, "4")):
         cast = [three] * 3
         cast[rank] = (after(t, 1, rank, three), dict(WORLD_SIZE=world))
         begun = time.time()
@@ -159,6 +159,8 @@ def test_tcp_join_world(t):
         t.check(codes(results) == [2, 2, 2] and time.time() - begun < 5, "all end with 2", repr(results))
         t.check("the program has 3 workers" in results[rank][2] and "started %s processes" % world in results[rank][2], "the one itself says it", repr(results))
         words = "worker %d at .* was started as one of %s, worker 0 at .* as one of 3" % (rank, world)
+        if rank == 0:
+            words = "worker [12] at .* was started as one of 3, worker 0 at .* as one of %s" % world
         t.check(all(re.search(words, results[other][2]) for other in range(3) if other != rank), "the others hear it", repr(results))
 
 
