@@ -3,6 +3,7 @@
 
 #include "compiler/analysis/Specs.h"
 #include "dialects/nn/NN.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 #include <utility>
@@ -210,6 +211,35 @@ bool isRowWise(plan::KernelOp kernel, const RowSpace &space) {
         return false;
   }
   return llvm::any_of(body.without_terminator(), [](Operation &op) { return nn::touchesBatch(&op); });
+}
+
+// Of several places to begin at in one operand, those behind the first become inputs of their own.
+std::map<unsigned, int64_t> takeSlices(plan::KernelOp kernel, const RowSpace &space) {
+  std::map<unsigned, int64_t> firstOf;
+  Block &body = kernel.getBody().front();
+  auto place = [&](Operation *op) { return std::distance(body.begin(), Block::iterator(op)); };
+  for (BlockArgument argument : llvm::to_vector(body.getArguments())) {
+    llvm::MapVector<int64_t, SmallVector<Operation *>> cuts;
+    for (Operation &op : body)
+      if (int64_t begin = sliceOfPositions(&op, space); begin >= 0 && op.getOperand(0) == argument)
+        cuts[begin].push_back(&op);
+    for (auto [i, cut] : llvm::enumerate(cuts)) {
+      BlockArgument input = argument;
+      if (i > 0) {
+        input = body.addArgument(argument.getType(), argument.getLoc());
+        kernel.getInputsMutable().append(kernel.getInputs()[argument.getArgNumber()]);
+      }
+      input.setType(cut.second.front()->getResult(0).getType());
+      for (Operation *slice : cut.second) {
+        if (auto domain = kernel.getDomain(); domain && place(slice) < int64_t(*domain))
+          kernel.setDomain(*domain - 1);
+        slice->getResult(0).replaceAllUsesWith(input);
+        slice->erase();
+      }
+      firstOf[input.getArgNumber()] = cut.first;
+    }
+  }
+  return firstOf;
 }
 
 // ---- Some rows of images -----------------------------------------------------------------------------------------------------------

@@ -33,6 +33,10 @@ RowKind rowKind(mlir::Type, const RowSpace &);
 // The first of the positions that a slice takes from what is longer (text[.., 1:T + 1]); -1: it is no such slice.
 int64_t sliceOfPositions(mlir::Operation *, const RowSpace &);
 
+// A block of some positions is given those that its kernel would cut out itself. Takes these slices out of the kernel, and says of each
+// input that is positions of something longer from now on where they begin.
+std::map<unsigned, int64_t> takeSlices(plan::KernelOp, const RowSpace &);
+
 // Can the kernel run block by block? Sums over rows must be chains over the rows, example by example and position by position.
 bool isRowWise(plan::KernelOp, const RowSpace &);
 

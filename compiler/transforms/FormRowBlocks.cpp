@@ -32,8 +32,7 @@ public:
   LogicalResult run() {
     bands = llvm::any_of(kernels, [&](plan::KernelOp kernel) { return runOf(kernel).rows.count > 0; });
     for (plan::KernelOp kernel : kernels) {
-      if (!bands)
-        takeSlices(kernel);
+      takeSlices(kernel);
       if (failed(bands ? collectBands(kernel) : collectInputs(kernel)))
         return failure();
     }
@@ -90,32 +89,17 @@ private:
     return RankedTensorType::get(shape, tensor.getElementType(), tensor.getEncoding());
   }
 
-  // Of some positions of an example, a kernel is given those that it cut out itself: one input for each place to begin at.
+  // Of whole examples slices stay.
   void takeSlices(plan::KernelOp kernel) {
-    if (range.positions == space.positions) // of whole examples the slice stays
-      return;
-    for (BlockArgument argument : llvm::to_vector(kernel.getBody().getArguments())) {
-      llvm::MapVector<int64_t, SmallVector<Operation *>> cuts;
-      for (Operation &op : kernel.getBody().front())
-        if (int64_t begin = analysis::sliceOfPositions(&op, space); begin >= 0 && op.getOperand(0) == argument)
-          cuts[begin].push_back(&op);
-      for (auto [i, cut] : llvm::enumerate(cuts)) {
-        BlockArgument input = argument;
-        if (i > 0) {
-          input = kernel.getBody().addArgument(argument.getType(), argument.getLoc());
-          kernel.getInputsMutable().append(kernel.getInputs()[argument.getArgNumber()]);
-        }
-        for (Operation *slice : cut.second) {
-          if (auto domain = kernel.getDomain(); domain && place(slice) < int64_t(*domain))
-            kernel.setDomain(*domain - 1);
-          slice->getResult(0).replaceAllUsesWith(input);
-          slice->erase();
-        }
-        firstPosition[{kernel, input.getArgNumber()}] = cut.first;
-      }
-    }
+    if (range.positions < space.positions)
+      for (auto [input, from] : analysis::takeSlices(kernel, space))
+        firstPosition[{kernel, input}] = from;
   }
-  static int64_t place(Operation *op) { return std::distance(op->getBlock()->begin(), Block::iterator(op)); }
+  // Where positions that an operand is cut out of begin; -1: it is none.
+  int64_t firstOf(OpOperand &operand) const {
+    auto cut = firstPosition.find({operand.getOwner(), operand.getOperandNumber()});
+    return cut != firstPosition.end() ? cut->second : -1;
+  }
 
   // What is read from outside: rows, positions cut out of longer tensors, or examples whole.
   LogicalResult collectInputs(plan::KernelOp kernel) {
@@ -124,9 +108,8 @@ private:
       analysis::RowKind kind = analysis::rowKind(value.getType(), space);
       if ((value.getDefiningOp() && inside.contains(value.getDefiningOp())) || kind == analysis::RowKind::Whole)
         continue;
-      auto cut = firstPosition.find({kernel, operand.getOperandNumber()});
-      int64_t from = cut != firstPosition.end() ? cut->second : -1;
-      if (kind == analysis::RowKind::Other && cut == firstPosition.end() && range.positions < space.positions)
+      int64_t from = firstOf(operand);
+      if (kind == analysis::RowKind::Other && from < 0 && range.positions < space.positions)
         return kernel.emitError("internal error: work in row blocks reads what has no rows: ") << value.getType();
       inputs[{value, from}].push_back(&operand);
     }
@@ -144,7 +127,8 @@ private:
   const DecidedRun &runOf(plan::KernelOp kernel) const { return decided.runs[size_t(runNumber(kernel))]; }
   static int64_t runNumber(plan::KernelOp kernel) { return kernel->getAttrOfType<IntegerAttr>(kRunAttr).getInt(); }
 
-  // What is read from outside: rows of the block, or the bands that stand before the kernel in the decision and those copied before.
+  // What is read from outside: rows of the block, positions cut out of longer tensors, or the bands that stand before the kernel in the
+  // decision and those copied before.
   LogicalResult collectBands(plan::KernelOp kernel) {
     llvm::SetVector<Value> distinct(kernel.getInputs().begin(), kernel.getInputs().end());
     int64_t number = runNumber(kernel), first = number;
@@ -165,8 +149,8 @@ private:
         continue;
       if (auto band = bandOf.find(value); band != bandOf.end())
         copied[band->second].uses.push_back(&operand);
-      else if (analysis::rowKind(value.getType(), space) == analysis::RowKind::Rows)
-        inputs[{value, -1}].push_back(&operand);
+      else if (int64_t from = firstOf(operand); from >= 0 || analysis::rowKind(value.getType(), space) == analysis::RowKind::Rows)
+        inputs[{value, from}].push_back(&operand);
       else
         return kernel.emitError("internal error: work in row blocks reads what has no rows: ") << value.getType();
     }

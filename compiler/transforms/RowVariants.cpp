@@ -63,11 +63,13 @@ static int64_t scratchOnRows(const analysis::Step &step, const analysis::StepPro
                              const kernels::TargetInfo &target) {
   plan::KernelOp kernel = step.parts[size_t(rows.kernel)].kernel();
   const std::vector<int> &reads = problem.graph.kernels[size_t(rows.kernel)].reads;
-  llvm::SmallVector<solve::TripRows> read;
-  for (mlir::Value input : kernel.getInputs())
-    read.push_back(rows.read[size_t(llvm::find(reads, problem.buffer.lookup(step.inMemory(input))) - reads.begin())]);
+  const analysis::RowSpace space{problem.graph.positions, problem.heights};
   auto part = llvm::cast<plan::KernelOp>(kernel->clone());
-  analysis::takeRows(part, {problem.graph.positions, problem.heights}, rows.made, read);
+  analysis::takeSlices(part, space);
+  llvm::SmallVector<solve::TripRows> read;
+  for (mlir::Value input : part.getInputs())
+    read.push_back(rows.read[size_t(llvm::find(reads, problem.buffer.lookup(step.inMemory(input))) - reads.begin())]);
+  analysis::takeRows(part, space, rows.made, read);
   auto spec = analysis::specOf(part);
   int64_t bytes = spec ? spec->scratchBytesPerThread(target) : -1;
   part->erase();

@@ -19,15 +19,15 @@ B = 4
 WIDE = 12  # the image has two channels, so that its channels are turned in a kernel of their own
 
 PROGRAM = """dim B = %(batch)d batch
-data train = npy("x.npy", "v.npy", shuffle = false) -> (x: f32[B, %(image)s], v: f32[B, %(shape)s])
-model net(x: f32[B, %(image)s], v: f32[B, %(shape)s]) -> f32[B] {
+data train = npy("x.npy", "v.npy", "m.npy", shuffle = false) -> (x: f32[B, %(image)s], v: f32[B, %(shape)s], m: f32[B, %(longer)s])
+model net(x: f32[B, %(image)s], v: f32[B, %(shape)s], m: f32[B, %(longer)s]) -> f32[B] {
   param g: f32[%(image)s] ~ uniform(1)
 %(lines)s
   s[b] = sum[c, %(axes)s] (%(value)s[b, c, %(axes)s] + 0.3 * %(value)s[b, c, %(axes)s] ^ 2) * v[b, c, %(axes)s]
   return s
 }
 train net on train seed 3 {
-  loss = mean[B] net(x, v)
+  loss = mean[B] net(x, v, m)
   optimizer sgd(lr = 0.02)
   steps 2
 }
@@ -46,6 +46,7 @@ class Chain:
         self.shape = self.image = (2,) + size
         self.axes = "h, w" if len(size) == 2 else "l"
         self.lines, self.count = [], 0
+        self.longer = (size[0] + 1,) + size[1:] # of a tensor with one row more than the image
         self.value = "y0"
 
     def add(self, text, shape):
@@ -82,9 +83,18 @@ class Chain:
     def plus(self, other):
         return self.each("% + " + self.at(other))
 
+    def watched(self):
+        """A state that is made of the rows here, and of as many of the longer tensor."""
+        size, axes = self.shape[1:], self.axes
+        self.lines.append("  state seen: f32[%s] ~ zeros" % listed(size))
+        self.lines.append("  later = m[:, 1:%d%s]" % (size[0] + 1, ", :" * (len(size) - 1)))
+        self.lines.append("  t[b, %s] = sum[c] %s * later[b, %s]" % (axes, self.at(self.value), axes))
+        self.lines.append("  update seen = mean[B] (t ^ 2)")
+        return self
+
     def text(self):
         lines = ["  %s = %s * g[c, %s]" % (self.at("y0"), self.at("x"), self.axes)] + self.lines
-        return PROGRAM % dict(batch=B, image=listed(self.image), shape=listed(self.shape), axes=self.axes, value=self.value, lines="\n".join(lines))
+        return PROGRAM % dict(batch=B, image=listed(self.image), shape=listed(self.shape), longer=listed(self.longer), axes=self.axes, value=self.value, lines="\n".join(lines))
 
 
 def chains():
@@ -112,6 +122,7 @@ def chains():
     yield "no padding", Chain(16, 9).conv(WIDE, 3, pad=0).conv(WIDE, 3, pad=0).conv(1, 3), False
     yield "more padding", Chain(12, 9).conv(WIDE, 3, pad=2).conv(1, 3), False
     yield "tall taps", Chain(15, 6).conv(WIDE, 1, tall=5).conv(WIDE, 3).conv(1, 3), True
+    yield "rows of a longer tensor", Chain(16, 9).conv(WIDE, 3).conv(WIDE, 3).watched().conv(1, 3), True
     yield "line", Chain(64).conv(WIDE, 3).conv(WIDE, 5, dilate=2).conv(1, 3), True
     yield "line of 17, stride 2", Chain(34).conv(WIDE, 3).conv(WIDE, 3, stride=2).conv(1, 3), True
     yield "line, largest", Chain(36).conv(WIDE, 3).pool("max").conv(WIDE, 3).pool("avg").conv(1, 3), True
@@ -164,6 +175,7 @@ def check(name, chain, must, rng, most):
     data = np.random.default_rng(len(name))
     np.save(folder / "x.npy", data.normal(size=(2 * B,) + chain.image).astype(np.float32))
     np.save(folder / "v.npy", data.normal(size=(2 * B,) + chain.shape).astype(np.float32))
+    np.save(folder / "m.npy", data.normal(size=(2 * B,) + chain.longer).astype(np.float32))
     program = programs.source(stem, chain.text())
     want = programs.run(programs.compiled(program, stem + "-base", "--remat", "none", "--row-blocks", "none", "--microbatch", str(B)), folder, 2).bytes
     sizes = sizes_of(program)
