@@ -163,7 +163,7 @@ def sizes_of(program):
     plan = programs.call([programs.CINCH, "plan", program, "--json", "--row-blocks", "1", "--microbatch", "1"], allowed=(0, 1))
     if plan.returncode:
         return []
-    ranges = json.loads(plan.stdout[plan.stdout.index("{") :])["row_blocks"]
+    ranges = json.loads(plan.stdout[plan.stdout.index('{\n"') :])["row_blocks"]  # warnings stand before it
     positions = max((part["blocks"] for part in ranges), default=1)
     return [rows for rows in range(1, positions + 1) if positions % rows == 0]
 

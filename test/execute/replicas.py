@@ -160,7 +160,7 @@ def check_refusals():
         (["-D", "B=12", "--replicas", "13"], "cannot be divided among 13 replicas; expected --replicas 12"),
         (["-D", "B=12", "--replicas", "4", "--set", "train.grain=2"], "of which 2 belong together (grain 2) cannot be divided among 4 replicas; expected --replicas 3 or 6"),
         (["-D", "B=12", "--replicas", "3", "--microbatch", "6"], "in micro-batches of 6 cannot be divided among 3 replicas; expected --replicas 2"),
-        (["-D", "B=12", "--replicas", "2", "--microbatch", "5"], "expected a micro-batch that divides the batch of 12"),
+        (["-D", "B=12", "--replicas", "2", "--microbatch", "5"], "expected a micro-batch that divides the 6 examples of a replica, got 5; nearest: 3 and 6"),
     ]:
         done = programs.compiled(source, "refused", *flags, allowed=(0, 1, 2, 70))
         verdicts.expect(hasattr(done, "stdout") and done.returncode == 1 and words in done.stdout, "%s: %s, expected: %s" % (
@@ -208,7 +208,7 @@ def check_bf16():
         result = programs.run(programs.compiled(source, "bf16-several", *flags, "--max-threads", "2"), folder, STEPS)
         verdicts.expect(result.bytes == one.bytes, "a grain of bf16, %s: other parameters than one worker's" % " ".join(flags))
     cut = programs.compiled(source, "bf16-cut", "--replicas", "2", "--microbatch", "2", allowed=(0, 1))
-    verdicts.expect("multiple of 4, the examples that belong together" in getattr(cut, "stdout", ""), "a micro-batch cuts a grain of bf16: %s" % getattr(
+    verdicts.expect("is a multiple of 4 (grain 4), got 2; nearest: 4" in getattr(cut, "stdout", ""), "a micro-batch cuts a grain of bf16: %s" % getattr(
         cut, "stdout", "it compiles")[-300:])
 
 
