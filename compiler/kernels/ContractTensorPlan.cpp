@@ -16,8 +16,8 @@ static TensorOperand operandOf(const Plan &plan, int which, int64_t length) {
   o.size = plan.spec.tf32 ? 4 : 2;
   const int64_t chunk = kTensorChunkBytes / o.size;
   const Dims &inner = o.alongK ? plan.k : rows;
-  o.wide = o.view->alignment % kTensorChunkBytes == 0 && o.view->offset % chunk == 0 && !inner.empty() &&
-           strideOf(inner.back(), which) == 1 && inner.back().size % chunk == 0 && !inner.back().bound[0] && !inner.back().bound[1] && (!o.alongK || length % chunk == 0);
+  o.wide = o.view->alignment % kTensorChunkBytes == 0 && o.view->offset % chunk == 0 && !inner.empty() && strideOf(inner.back(), which) == 1 &&
+           inner.back().size % chunk == 0 && !inner.back().bound[0] && !inner.back().bound[1] && (!o.alongK || length % chunk == 0);
   for (const Dims *dims : {&plan.batch, &rows, &plan.k, &plan.runs})
     for (const Dim &dim : *dims)
       o.wide = o.wide && (&dim == &inner.back() || strideOf(dim, which) % chunk == 0);
