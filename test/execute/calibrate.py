@@ -50,10 +50,10 @@ for entry in profile["measured"]:
 verdicts.expect("GFLOP/s" in done.stdout and "GB/s" in done.stdout, "the table of rates: " + done.stdout)
 verdicts.expect(not list(stored.parent.glob("*.new-*")), "a temporary profile stays behind")
 
-# Made-up rates: predicted times follow the formula.
+# Made-up rates: predicted times follow the formula. Memory is as quick as the caches are taken to be, so that it does not matter what lies in them.
 made = {"kind": "cinch cost profile", "version": 1, "cpu": profile["cpu"], "processors": 2, "measured": [
-    {"threads": 1, **dict.fromkeys(KEYS[:4], 1e9), "bytes_per_second": 1e9, "launch_seconds": 1e-5},
-    {"threads": 2, "product_flops": 2e9, "attend_flops": 3e9, "attend_grad_flops": 4e9, "loop_flops": 5e9, "bytes_per_second": 6e9,
+    {"threads": 1, **dict.fromkeys(KEYS[:4], 5e10), "bytes_per_second": 5e10, "launch_seconds": 1e-5},
+    {"threads": 2, "product_flops": 1e11, "attend_flops": 1.5e11, "attend_grad_flops": 2e11, "loop_flops": 2.5e11, "bytes_per_second": 3e11,
      "launch_seconds": 1e-4}]}
 path = programs.FOLDER / "made.json"
 path.write_text(json.dumps(made))
@@ -75,6 +75,20 @@ for flags, rates in [(["--max-threads", "8"], made["measured"][1]), (["--max-thr
             wrong += not close(kernel["seconds"], price(1))
     verdicts.expect(wrong == 0, f"{flags}: {wrong} kernels are not priced by the profile")
     verdicts.expect(profile["cpu"] in plan["costs"] and "measured" in plan["costs"], f"the plan does not name its costs: {plan['costs']}")
+
+# With slow memory, what finds room in the caches is cheaper than what does not, and nothing is dearer than the formula says.
+slow = dict(made["measured"][1], bytes_per_second=1e9)
+path.write_text(json.dumps(dict(made, measured=[slow])))
+plan, cheaper = planned("--profile", path, "--max-threads", "2"), 0
+for kernel in plan["kernels"]:
+    seconds = lambda i, n, half: max(kernel["flops"][i] * n * half / slow[RATES[kernel["work"]]], kernel["traffic"][i] * n / 1e9)
+    if kernel["work"] != "nothing":
+        most = seconds(0, 1, 2) + seconds(1, plan["microbatch"], 2) + slow["launch_seconds"]
+        verdicts.expect(kernel["seconds"] <= most * (1 + 1e-6), f"{kernel['name']} is dearer than from memory")
+        cheaper += kernel["section"] != "behind" and kernel["seconds"] < 0.9 * most
+verdicts.expect(cheaper > 0, "no kernel's traffic is the caches'")
+
+path.write_text(json.dumps(made))
 
 # Which costs are used, and that it is said.
 default = planned()
