@@ -39,9 +39,9 @@ static std::vector<Sample> samples(const analysis::MachineRates &rates, double n
 }
 
 int main() {
-  const analysis::MachineRates start = {85e9, 40e9, 40e9, 8e9, 14e9, 4e-6};
+  const analysis::MachineRates start = {85e9, 40e9, 40e9, 8e9, 14e9, 0, 0, 4e-6};
   const analysis::MachineRates machines[] = {
-      {170e9, 60e9, 45e9, 20e9, 30e9, 2e-6}, {20e9, 9e9, 6e9, 3e9, 12e9, 1e-5}, {2e12, 900e9, 700e9, 300e9, 200e9, 2e-5}};
+      {170e9, 60e9, 45e9, 20e9, 30e9, 0, 0, 2e-6}, {20e9, 9e9, 6e9, 3e9, 12e9, 0, 0, 1e-5}, {2e12, 900e9, 700e9, 300e9, 200e9, 0, 0, 2e-5}};
   const std::pair<const char *, double analysis::MachineRates::*> fields[] = {
       {"products", &analysis::MachineRates::product},    {"attention", &analysis::MachineRates::attend},
       {"its gradient", &analysis::MachineRates::attendGrad}, {"loops", &analysis::MachineRates::loop},
