@@ -37,7 +37,7 @@ bool isPinned(const void *at, size_t bytes) {
 // Copies from and to the host: memory that is not pinned has no place in a graph.
 int copyWithHost(Stream &stream, uint64_t at, const void *host, size_t bytes, std::function<int()> run) {
   if (current != stream.device)
-    return kInvalidContext;
+    return current ? kInvalidHandle : kInvalidContext;
   if (!isOn(*stream.device, at, bytes))
     return kInvalidValue;
   if (stream.capture && !isPinned(host, bytes)) {
@@ -111,7 +111,7 @@ private:
 
 int setMemory(Stream &stream, uint64_t at, size_t bytes, std::function<int()> run) {
   if (current != stream.device)
-    return kInvalidContext;
+    return current ? kInvalidHandle : kInvalidContext;
   if (!isOn(*stream.device, at, bytes))
     return kInvalidValue;
   return ask(stream, {std::move(run)});
@@ -175,7 +175,7 @@ int cuLaunchKernel(void *function, unsigned blocks, unsigned, unsigned, unsigned
   auto *kernel = static_cast<Kernel *>(function);
   auto *stream = static_cast<Stream *>(handle);
   if (current != stream->device)
-    return kInvalidContext;
+    return current ? kInvalidHandle : kInvalidContext;
   if (int64_t(shared) > kernel->shared)
     return kInvalidValue;
   if (static_cast<Module *>(kernel->module)->device != stream->device)
