@@ -2,6 +2,7 @@
 #include "compiler/analysis/Cost.h"
 
 #include "compiler/analysis/DeviceCost.h"
+#include "compiler/analysis/KernelProblem.h"
 #include "compiler/analysis/Target.h"
 #include "dialects/nn/NN.h"
 
@@ -78,11 +79,6 @@ static double rateOf(plan::KernelOp op, const KernelSpec &spec, const MachineRat
 }
 
 namespace {
-
-bool isBackward(plan::KernelOp op) {
-  Operation *first = op.getBody().front().getTerminator()->getOperand(0).getDefiningOp();
-  return first && first->hasAttr(nn::kBackwardAttr);
-}
 
 // Is what a kernel reads of its examples still in the caches if few of them are worked on at a time? What the forward sweep has left for the
 // backward one is not, nor is the data.

@@ -67,6 +67,8 @@ Value computedBy(OpResult result) {
   return cast<plan::KernelOp>(result.getOwner()).getBody().front().getTerminator()->getOperand(result.getResultNumber());
 }
 
+bool isBackward(plan::KernelOp kernel) { return computedBy(kernel->getResult(0)).getDefiningOp()->hasAttr(nn::kBackwardAttr); }
+
 // ---- Specs -------------------------------------------------------------------------------------------------------------
 KernelProblems::KernelProblems(const KernelContext &context) : context(context) {
   solve::StepGraph sizes;
@@ -130,7 +132,7 @@ static void describe(plan::KernelOp op, solve::Kernel &kernel) {
     kernel.blockEnd |= inner->hasAttr(nn::kBlockEndAttr);
   }
   Value first = computedBy(op->getResult(0));
-  kernel.backward = first.getDefiningOp()->hasAttr(nn::kBackwardAttr);
+  kernel.backward = isBackward(op);
   kernel.name = nameOf(first);
   kernel.line = lineOf(first);
   kernel.libraryLine = libraryLineOf(first);

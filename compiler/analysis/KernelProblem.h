@@ -52,6 +52,8 @@ private:
 
 // The nn value that a result of a kernel is.
 mlir::Value computedBy(mlir::OpResult);
+// Does the kernel belong to the backward sweep?
+bool isBackward(plan::KernelOp);
 // "blocks.3.ff: mul" and the source line, for people.
 std::string nameOf(mlir::Value);
 int lineOf(mlir::Value);

@@ -79,9 +79,7 @@ static void describeMarker(Operation *op, const StepProblem &problem, solve::Ker
   kernel.traffic = {2 * double(message.fixedBytes), 2 * double(message.perExampleBytes)};
 }
 
-bool Step::Part::isBackward() const {
-  return kernel() && computedBy(kernel()->getResult(0)).getDefiningOp()->hasAttr(nn::kBackwardAttr);
-}
+bool Step::Part::isBackward() const { return kernel() && analysis::isBackward(kernel()); }
 
 bool Step::Part::isHeld() const {
   return kernel() && llvm::any_of(kernel().getOutputs(), [](Value result) {

@@ -20,7 +20,8 @@ namespace cinch::calibrate {
 
 static double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// Under another name first: whoever compiles meanwhile reads the old profile or the new one. Of a link, what it leads to is replaced. `make` gives the text; false: it said why not.
+// Under another name first: whoever compiles meanwhile reads the old profile or the new one. Of a link, what it leads to is replaced. `make` gives the
+// text; false: it said why not.
 static int writeWhole(const std::string &output, llvm::function_ref<bool(std::string &text)> make) {
   llvm::SmallString<256> file(output), temporary;
   int fd = -1;

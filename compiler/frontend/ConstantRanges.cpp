@@ -1,5 +1,5 @@
-// ConstantRanges.cpp: where constants of the library's layers must lie, and the rate that dropout really has. Outside, a layer would compute nonsense without a word: a
-// `dropout` of -1 keeps everything.
+// ConstantRanges.cpp: where constants of the library's layers must lie, and the rate that dropout really has. Outside these ranges a layer would compute
+// nonsense without a word: a `dropout` of -1 keeps everything.
 #include "compiler/frontend/Elaborator.h"
 
 namespace cinch {

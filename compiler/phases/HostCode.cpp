@@ -128,11 +128,89 @@ static std::optional<analysis::KernelSpec> ofMovedBuffers(plan::KernelOp kernel,
   return spec.withAlignments(alignments);
 }
 
+// Its scratch was planned, and for as many threads as there may be.
+static LogicalResult checkScratch(plan::KernelOp kernel, int64_t perThread, int threads) {
+  if (perThread > 0 && kernel.getScratch().value_or(-1) < 0)
+    return kernel.emitError("internal error: lowering: no scratch was planned, ") << perThread << " bytes are needed";
+  auto planned = kernel->getAttrOfType<IntegerAttr>(kScratchBytesAttr);
+  if (perThread > 0 && (!planned || planned.getInt() < perThread * threads))
+    return kernel.emitError("internal error: lowering: the kernel needs ")
+           << perThread * threads << " bytes of scratch, planned were " << (planned ? planned.getInt() : 0);
+  return success();
+}
+
+// The words of a launch: where the buffers of the spec lie, then the scratch, then the spec's own.
+static void addWords(plan::KernelOp kernel, const analysis::KernelSpec &spec, bool hasScratch, HostCode::Call &call) {
+  const size_t inputs = kernel.getNumOperands();
+  ArrayRef<int64_t> reads = *kernel.getReads(), writes = *kernel.getWrites();
+  for (int buffer : spec.buffers) {
+    const bool isInput = size_t(buffer) < inputs;
+    call.words.push_back(isInput ? reads[buffer] : writes[buffer - inputs]);
+    call.values.push_back(isInput ? kernel.getInputs()[buffer] : kernel.getOutputs()[buffer - inputs]);
+  }
+  call.words.push_back(hasScratch ? int64_t(*kernel.getScratch()) : 0);
+  call.words.append(spec.words);
+}
+
+// Each grid of a kernel of a GPU is a launch of its own.
+void HostCode::addDeviceKernel(const analysis::KernelSpec &spec, const Call &call) {
+  if (!target.isDevice() || llvm::any_of(deviceKernels, [&](auto &known) { return known.name == call.kernel; }))
+    return;
+  for (auto [number, grid] : llvm::enumerate(spec.grids(target))) {
+    std::string name = kernels::nameOfLaunch(call.kernel, number);
+    deviceKernels.push_back({name, grid.workers, grid.lanes, grid.block, int64_t(call.words.size()), grid.shared, number > 0, spec.approximates(),
+                             spec.multipliesInTF32()});
+    if (auto maps = dyn_cast_or_null<DenseI64ArrayAttr>(module.lookupSymbol(name)->removeAttr(kernels::kMapsAttr)))
+      deviceKernels.back().maps = maps.asArrayRef().vec();
+  }
+}
+
+// What a replay of a failed step looks at.
+void HostCode::describeOperands(plan::KernelOp kernel, const analysis::KernelSpec &spec, LaunchInfo &info) {
+  ValueRange results = kernel.getBody().front().getTerminator()->getOperands();
+  auto bufferInfo = [&](Value value, size_t number) {
+    int word = int(llvm::find(spec.buffers, int(number)) - spec.buffers.begin());
+    auto type = nn::tensorOf(value);
+    LaunchInfo::Buffer buffer{word, nn::elementsInMemory(type), analysis::elemOf(value)};
+    if (buffer.count != type.getNumElements())
+      buffer.columns = type.getShape().back(), buffer.pitch = nn::rowPitch(type);
+    return buffer;
+  };
+  if (info.body < 0) {
+    info.operations = operationsNumber(operationsOf(kernel, {results.front().getDefiningOp()}));
+    for (auto [i, value] : llvm::enumerate(kernel.getInputs()))
+      if (Elem elem = analysis::elemOf(value); elem == Elem::F32 || elem == Elem::F64 || elem == Elem::BF16)
+        info.inputs.push_back(bufferInfo(value, i));
+    if (nn::batchAxis(results.front()) == 0)
+      info.examples = analysis::shapeOf(results.front()).front();
+  }
+  for (auto [i, value] : llvm::enumerate(results)) {
+    // Where a row of attention has no key, lse is -inf and o is 0; what is wrong with lse is wrong with o, too.
+    auto attend = dyn_cast<nn::AttendOp>(value.getDefiningOp());
+    if (!attend || value == attend.getO())
+      info.outputs.push_back(bufferInfo(value, kernel.getNumOperands() + i));
+  }
+}
+
+// Sums at computed places that do not go on from before start from zero each time; so do those of a loop that begin with this kernel.
+static void addZeroed(plan::KernelOp kernel, HostCode::Call &call) {
+  ArrayRef<int64_t> writes = *kernel.getWrites();
+  auto zeroed = kernel->getAttrOfType<DenseI64ArrayAttr>(kZeroedAttr);
+  for (auto [i, value] : llvm::enumerate(kernel.getBody().front().getTerminator()->getOperands())) {
+    bool goesOn = kernel.getAccumulates() && (*kernel.getAccumulates())[i];
+    auto grad = dyn_cast<nn::AttendGradOp>(value.getDefiningOp());
+    bool begins = (isa<nn::ScatterAddOp>(value.getDefiningOp()) || (grad && value == grad.getDbias())) && !goesOn;
+    for (int64_t at = 0; zeroed && at < zeroed.size(); at += 2)
+      begins |= zeroed[at] == writes[i];
+    if (!begins)
+      continue;
+    call.zeroed.push_back({writes[i], analysis::bytesOf(value)});
+    call.zeroedValues.push_back(kernel.getOutputs()[i]);
+  }
+}
+
 LogicalResult HostCode::addKernel(Operation *op, bool replayed) {
   auto kernel = cast<plan::KernelOp>(op);
-  auto results = cast<plan::ReturnOp>(kernel.getBody().front().getTerminator());
-  Operation *root = results.getValues().front().getDefiningOp();
-  size_t inputs = kernel.getNumOperands();
   const analysis::KernelSpec *spec = specs.find(kernel);
   if (!spec)
     return kernel.emitError("internal error: lowering: the kernel has no spec");
@@ -140,12 +218,8 @@ LogicalResult HostCode::addKernel(Operation *op, bool replayed) {
   if (moved)
     spec = &*moved;
   int64_t scratch = spec->scratchBytesPerThread(target);
-  if (scratch > 0 && kernel.getScratch().value_or(-1) < 0)
-    return kernel.emitError("internal error: lowering: no scratch was planned, ") << scratch << " bytes are needed";
-  auto planned = kernel->getAttrOfType<IntegerAttr>(kScratchBytesAttr);
-  if (scratch > 0 && (!planned || planned.getInt() < scratch * maxThreads))
-    return kernel.emitError("internal error: lowering: the kernel needs ")
-           << scratch * maxThreads << " bytes of scratch, planned were " << (planned ? planned.getInt() : 0);
+  if (failed(checkScratch(kernel, scratch, maxThreads)))
+    return failure();
   Call call;
   LaunchInfo info;
   call.launch = int(launches.size());
@@ -154,62 +228,17 @@ LogicalResult HostCode::addKernel(Operation *op, bool replayed) {
     describeBody(kernel, *spec, info);
   OpBuilder builder(module.getContext());
   call.kernel = shared(spec->key(), [&](const std::string &name) { return spec->build(builder, module, name, target); });
-  ArrayRef<int64_t> reads = *kernel.getReads(), writes = *kernel.getWrites();
-  auto offsetOf = [&](int buffer) { return size_t(buffer) < inputs ? reads[buffer] : writes[buffer - inputs]; };
-  const SmallVector<int> &order = spec->buffers;
-  for (int buffer : order) {
-    call.words.push_back(offsetOf(buffer));
-    call.values.push_back(size_t(buffer) < inputs ? kernel.getInputs()[buffer] : kernel.getOutputs()[buffer - inputs]);
-  }
-  call.words.push_back(scratch > 0 ? int64_t(*kernel.getScratch()) : 0);
-  call.words.append(spec->words);
-  if (target.isDevice() && llvm::none_of(deviceKernels, [&](auto &known) { return known.name == call.kernel; })) {
-    for (auto [number, grid] : llvm::enumerate(spec->grids(target))) {
-      std::string name = kernels::nameOfLaunch(call.kernel, number);
-      deviceKernels.push_back({name, grid.workers, grid.lanes, grid.block, int64_t(call.words.size()), grid.shared, number > 0, spec->approximates(), spec->multipliesInTF32()});
-      if (auto maps = dyn_cast_or_null<DenseI64ArrayAttr>(module.lookupSymbol(name)->removeAttr(kernels::kMapsAttr)))
-        deviceKernels.back().maps = maps.asArrayRef().vec();
-    }
-  }
+  addWords(kernel, *spec, scratch > 0, call);
+  addDeviceKernel(*spec, call);
   info.kernel = call.kernel;
   info.text = kernel.getLabel().value_or("").str();
   if (auto place = nn::userPlace(kernel.getLoc())) {
     info.file = place.getFilename().str();
     info.line = int(place.getLine());
   }
-  auto bufferInfo = [&](Value value, size_t number) {
-    int word = int(llvm::find(order, int(number)) - order.begin());
-    auto type = nn::tensorOf(value);
-    LaunchInfo::Buffer buffer{word, nn::elementsInMemory(type), analysis::elemOf(value)};
-    if (buffer.count != type.getNumElements())
-      buffer.columns = type.getShape().back(), buffer.pitch = nn::rowPitch(type);
-    return buffer;
-  };
-  if (replayed && info.body < 0) {
-    info.operations = operationsNumber(operationsOf(kernel, {root}));
-    for (auto [i, value] : llvm::enumerate(kernel.getInputs()))
-      if (Elem elem = analysis::elemOf(value); elem == Elem::F32 || elem == Elem::F64 || elem == Elem::BF16)
-        info.inputs.push_back(bufferInfo(value, i));
-    if (Value first = results.getValues().front(); nn::batchAxis(first) == 0)
-      info.examples = analysis::shapeOf(first).front();
-  }
-  for (auto [i, value] : llvm::enumerate(results.getValues())) {
-    // Where a row of attention has no key, lse is -inf and o is 0; what is wrong with lse is wrong with o, too.
-    auto attend = dyn_cast<nn::AttendOp>(value.getDefiningOp());
-    if (replayed && (!attend || value == attend.getO()))
-      info.outputs.push_back(bufferInfo(value, inputs + i));
-    // Sums at computed places that do not go on from before start from zero each time.
-    bool goesOn = kernel.getAccumulates() && (*kernel.getAccumulates())[i];
-    auto grad = dyn_cast<nn::AttendGradOp>(value.getDefiningOp());
-    bool begins = (isa<nn::ScatterAddOp>(value.getDefiningOp()) || (grad && value == grad.getDbias())) && !goesOn;
-    auto zeroed = op->getAttrOfType<DenseI64ArrayAttr>(kZeroedAttr);
-    for (int64_t at = 0; zeroed && at < zeroed.size(); at += 2)
-      begins |= zeroed[at] == writes[i];
-    if (begins) {
-      call.zeroed.push_back({writes[i], analysis::bytesOf(value)});
-      call.zeroedValues.push_back(kernel.getOutputs()[i]);
-    }
-  }
+  if (replayed)
+    describeOperands(kernel, *spec, info);
+  addZeroed(kernel, call);
   launches.push_back(std::move(info));
   launched.push_back(op);
   calls[op] = std::make_unique<Call>(std::move(call));

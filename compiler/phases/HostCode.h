@@ -102,6 +102,8 @@ private:
   void addFunction(mlir::func::FuncOp function, llvm::StringRef symbol, int entry, bool counted);
   mlir::LogicalResult addKernel(mlir::Operation *kernel, bool replayed);
   void describeBody(plan::KernelOp, const analysis::KernelSpec &, LaunchInfo &);
+  void describeOperands(plan::KernelOp, const analysis::KernelSpec &, LaunchInfo &);
+  void addDeviceKernel(const analysis::KernelSpec &, const Call &);
   std::string shared(const std::string &key, llvm::function_ref<mlir::func::FuncOp(const std::string &)> build);
   int bodyNumber(std::vector<int64_t> body);
   int operationsNumber(KernelOperations list);

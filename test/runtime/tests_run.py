@@ -412,3 +412,39 @@ def test_budget_warning(t):
     t.check(int(peak[2]) <= int(peak[1]) <= int(peak[2]) + (3 << 20), "huge pages round nothing up", out)
     huge = t.linear(padding=1 << 45)
     t.refused(5, ["arena"], huge, "--data", data, "--out", "huge", "--steps", 2)
+
+
+def test_mean_loss(t):
+    data = t.digits()
+    for steps, out in ((1, "each"), (7, "some")):
+        every = [dict(steps=steps, kind="log", csv=False, jsonl=True, tensorboard=False)]
+        t.call(t.linear(steps=35, every=every), "--data", data, "--out", out)
+    each = [json.loads(line) for line in open(t.path("each", "log.jsonl"))]
+    some = [json.loads(line) for line in open(t.path("some", "log.jsonl"))]
+    t.check(all(row["mean_loss"] == row["loss"] for row in each), "a line a step: the mean is the loss")
+    for i, row in enumerate(some):
+        mean = sum(other["loss"] for other in each[7 * i : 7 * i + 7]) / 7
+        t.check(abs(row["mean_loss"] - mean) < 1e-6 * mean, "the mean since the last line", str(row))
+
+
+def test_means_of_two_rules(t):
+    """Each rule for logs has a mean of its own, also across a resumed run; in a row that two of them ask for stands the one over fewer steps."""
+    data = t.digits()
+    rule = lambda steps, **sinks: dict(dict(steps=steps, kind="log", csv=False, jsonl=False, tensorboard=False), **sinks)
+    rows = lambda out: [json.loads(line) for line in open(t.path(out, "log.jsonl"))]
+    t.call(t.linear(steps=30, every=[rule(1, jsonl=True)]), "--data", data, "--out", "every-step")
+    losses = [row["loss"] for row in rows("every-step")]
+    mean = lambda begin, end: sum(losses[begin:end]) / (end - begin)
+    near = lambda found, begin, end: abs(found - mean(begin, end)) < 1e-6 * mean(begin, end)
+    program = t.linear(steps=30, every=[rule(5, csv=True), rule(15, jsonl=True)])
+    for stop in (7, 22, 30):  # in the middle of both means
+        t.call(program, "--data", data, "--out", "two", "--resume", "--steps", stop)
+    table = [line.split(",") for line in open(t.path("two", "log.csv"))][1:]
+    found = {int(row[0]): float(row[2]) for row in table}
+    t.check(all(near(found[step], step - 5, step) for step in range(5, 31, 5)), "the mean of the shorter period", str(found))
+    found = {row["step"]: row["mean_loss"] for row in rows("two")}
+    t.check(near(found[15], 0, 15) and near(found[30], 15, 30), "the mean of the longer period", str(found))
+    t.call(t.linear(steps=30, every=[rule(10, jsonl=True), rule(15, jsonl=True)]), "--data", data, "--out", "one")
+    found = {row["step"]: row["mean_loss"] for row in rows("one")}
+    wanted = {10: (0, 10), 15: (0, 15), 20: (10, 20), 30: (20, 30)}
+    t.check(set(found) == set(wanted) and all(near(found[step], *wanted[step]) for step in wanted), "two rules, one log", str(found))
