@@ -180,8 +180,8 @@ private:
     int64_t round = now.step * roundsOfStep() + now.round;
     if (std::string e = checkUnderWay(at); !e.empty())
       return e;
-    for (const Place &place : l.zeroed)
-      memory.write(place.offset, place.offset + place.bytes, zero());
+    if (std::string e = clear(l.zeroed, c.who(at)); !e.empty())
+      return e;
     std::vector<Symbol> inputs;
     for (size_t i = 0; i < l.reads.size(); ++i) {
       const Place r = placeAt(l.reads[i], now);
@@ -211,6 +211,17 @@ private:
       memoryOf(to).write(to.offset, to.offset + to.bytes, results[w]);
     }
     return beginOrEndCopy(at);
+  }
+
+  // Sums, before the work of a launch or of a loop.
+  std::string clear(const std::vector<Place> &sums, const std::string &who) {
+    for (const Place &sum : sums) {
+      for (const UnderWay &copy : underWay)
+        if (c.overlap(sum, copy.to) || c.overlap(sum, copy.from))
+          return who + " clears " + g.buffers[sum.buffer].name + " where a copy is under way";
+      memory.write(sum.offset, sum.offset + sum.bytes, zero());
+    }
+    return "";
   }
 
   // A copy between its begin and its Await.
@@ -342,8 +353,8 @@ private:
   }
 
   std::string runLoop(int section) {
-    for (const Place &place : p.loops[size_t(section / 2)].zeroed)
-      memory.write(place.offset, place.offset + place.bytes, zero());
+    if (std::string e = clear(p.loops[size_t(section / 2)].zeroed, "loop " + std::to_string(section / 2)); !e.empty())
+      return e;
     for (const PartAction &action : actionsOf(section))
       if (std::string e = runAction(section, action, {0, action.microbatch, false}); !e.empty())
         return e;

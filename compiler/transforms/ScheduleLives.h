@@ -1,5 +1,5 @@
-// ScheduleLives.h: what the proof of a schedule (VerifySchedule.cpp) is made of: when values are alive, and three proofs that need no more
-// than a part of the function.
+// ScheduleLives.h: what the proof of a schedule (VerifySchedule.cpp) is made of: when values are alive, and four proofs that need no
+// more than a part of the function.
 #ifndef CINCH_COMPILER_TRANSFORMS_SCHEDULELIVES_H
 #define CINCH_COMPILER_TRANSFORMS_SCHEDULELIVES_H
 
@@ -26,6 +26,22 @@ int64_t bytesOf(mlir::Value);
 
 // VerifyTrip.cpp. The trip of a loop along an axis, which the kernel is.
 mlir::LogicalResult verifyTrip(plan::KernelOp, plan::LoopOp);
+
+// VerifySums.cpp. Bytes that an op clears before its work.
+struct ClearedRange {
+  mlir::Operation *op = nullptr;
+  int64_t offset = 0, bytes = 0;
+  bool isSum = false; // of the loop that the op is, or stands in
+};
+llvm::SmallVector<ClearedRange> clearedBy(mlir::Operation *);
+bool clears(mlir::Operation *, int64_t offset); // does one of its ranges begin there?
+// A sum of a loop over micro-batches, as the body yields it.
+struct LoopSum {
+  mlir::Value value;
+  int64_t offset = 0, bytes = 0;
+  bool beginsLate = false; // found: with its work, not with the loop
+};
+mlir::LogicalResult verifySums(plan::LoopOp, llvm::MutableArrayRef<LoopSum>);
 
 // VerifyParts.cpp: in which order a worker runs the parts of a loop body. Every part takes the micro-batches one after the other.
 bool overlaps(plan::LoopOp); // are there actions of the next step among those of the loop?

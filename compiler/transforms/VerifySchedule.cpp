@@ -90,43 +90,50 @@ private:
       if (isa<BlockArgument>(value))
         lastArgumentUse[value] = std::max(lastArgumentUse.lookup(value), end);
     }
+    if (failed(numberResults(loop, begin, end)))
+      return failure();
+    if (overlaps(loop))
+      overlapBegin = begin;
+    return success();
+  }
+
+  // What a loop leaves. A sum lives from where it is cleared: from the loop's begin on, or from the work that clears or begins it.
+  LogicalResult numberResults(plan::LoopOp loop, int64_t begin, int64_t end) {
+    SmallVector<LoopSum> left; // of a loop over examples these are sums
     for (OpResult result : loop->getResults()) {
       Value inner = resolve(loop.yieldedFor(result));
-      auto it = lives.find(inner);
-      if (it == lives.end())
+      if (!lives.count(inner))
         return loop.emitOpError("yields a value that has no place in memory");
       alias[result] = inner;
-      Life &life = it->second;
-      life.bytes = bytesOf(result);
-      if (!loop.examples() || !beginsLate(loop, inner))
+      left.push_back({inner, lives[inner].offset, bytesOf(result)});
+    }
+    if (loop.examples() && failed(verifySums(loop, left)))
+      return failure();
+    DenseSet<Value> known;
+    for (const LoopSum &sum : left) {
+      if (!known.insert(sum.value).second) // two results may be one value
+        continue;
+      Life &life = lives[sum.value];
+      life.bytes = sum.bytes;
+      if (!sum.beginsLate)
         life.begin = std::min(life.begin, begin);
       life.end = std::max(life.end, end);
       if (overlaps(loop) && failed(holdTwice(life, -1, kForever)))
         return failure();
+      int64_t used = sum.offset + life.bytes, cleared = sum.offset + solve::roundUp(sum.bytes); // what lies behind a short sum is cleared with it
+      if (loop.examples() && used < cleared)
+        scratches.push_back({used, cleared - used, life.begin, life.begin, sum.value});
     }
-    if (overlaps(loop))
-      overlapBegin = begin;
-    for (auto receive : loop.block().getOps<plan::ReceiveOp>())
-      if (Value sum = receive.sum(); sum && lives[resolve(sum)].offset != receive.getWrites()->front())
+    for (auto receive : loop.block().getOps<plan::ReceiveOp>()) {
+      if (!receive.getBegins())
+        continue;
+      const LoopSum &sum = left[*receive.getBegins()];
+      if (sum.offset != receive.getWrites()->front())
         return receive.emitOpError("leaves what a sum goes on from where the sum is not");
+      if (sum.beginsLate && !receive.getAdds())
+        return receive.emitOpError("leaves what a sum goes on from, and the work of the sum begins with nothing");
+    }
     return success();
-  }
-
-  // Is the sum begun, or cleared, by work in the loop, and not cleared by the loop? More than one trip would lose what the others have left.
-  bool beginsLate(plan::LoopOp loop, Value sum) const {
-    auto clears = [&](Operation *op) {
-      auto zeroed = op ? op->getAttrOfType<DenseI64ArrayAttr>(kZeroedAttr) : DenseI64ArrayAttr();
-      for (int64_t i = 0; zeroed && i + 1 < zeroed.size(); i += 2)
-        if (zeroed[i] == lives.lookup(sum).offset)
-          return true;
-      return false;
-    };
-    Operation *work = sum.getDefiningOp();
-    while (work && work->getParentOp() != loop)
-      work = work->getParentOp();
-    auto kernel = dyn_cast_or_null<plan::KernelOp>(work);
-    bool begins = kernel && !(kernel.getAccumulates() && (*kernel.getAccumulates())[cast<OpResult>(sum).getResultNumber()]);
-    return loop.getCount() == 1 && (begins || clears(work)) && !clears(loop);
   }
 
   // What an op reads lives to it at least.
@@ -201,6 +208,8 @@ private:
     for (auto [operand, offset] : llvm::zip(kernel.getInputs(), *kernel.getReads()))
       if (lives[resolve(operand)].offset != offset)
         return kernel.emitOpError("reads offset ") << offset << ", its operand lies elsewhere";
+    if (!plan::LoopOp::overExamplesAround(kernel) && (kernel.getAccumulates() || !clearedBy(kernel).empty()))
+      return kernel.emitOpError("adds to a sum, or clears one, outside of a loop over the micro-batches");
     if (auto bytes = kernel->getAttrOfType<IntegerAttr>(kScratchBytesAttr))
       scratches.push_back({int64_t(*kernel.getScratch()), bytes.getInt(), time, time, kernel.getResult(0)});
     for (auto [result, offset] : llvm::zip(kernel.getOutputs(), *kernel.getWrites())) {
@@ -337,6 +346,8 @@ private:
       return resolve(input) == value;
     });
     int64_t last = isa<BlockArgument>(value) ? lastArgumentUse.lookup(value) : other.end;
+    if (operand && clears(kernel, life.offset)) // before it reads
+      return false;
     return operand ? last == life.begin : overwrites.lookup(life.value) == value && last < life.begin;
   }
 
@@ -357,7 +368,7 @@ private:
   int part = 0;                        // of it
   DenseMap<Operation *, DenseSet<Value>> readFromOutside; // of each loop
   DenseMap<int64_t, plan::KernelOp> kernels;
-  SmallVector<Life> scratches;
+  SmallVector<Life> scratches; // and what is cleared behind a sum
   HostCopies copies{function, lives};
 };
 

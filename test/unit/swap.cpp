@@ -203,6 +203,20 @@ static void testFaults() {
           break;
         }
     }
+  // A sum is cleared in bytes that are on their way.
+  for (size_t i = 0; i + 1 < good.launches.size(); ++i) {
+    Place sum = good.loops.back().zeroed.back();
+    if (copyOf(i) == Kernel::Store && copyOf(i + 1) == Kernel::NoCopy) {
+      sum.offset = std::max<int64_t>(0, good.launches[i].reads.front().offset + good.launches[i].reads.front().bytes - sum.bytes);
+      ScheduledProgram bad = good;
+      bad.loops.back().zeroed.pop_back();
+      bad.launches[i + 1].zeroed.push_back(sum);
+      ++planted;
+      std::string wrong = checkPlan(made.graph, bad);
+      expect(wrong.find("clears") != std::string::npos, "a sum is cleared where a copy is under way: " + wrong);
+      break;
+    }
+  }
   ScheduledProgram bad = good;
   bad.hostBudget = bad.hostBytes - 1;
   refused("more pinned memory than there may be", bad);
