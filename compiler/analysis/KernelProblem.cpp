@@ -169,24 +169,38 @@ static bool diesPartByPart(plan::LoopOp loop, unsigned read, Value written) {
   });
 }
 
+// May result `result` take the bytes of input `read`, part by part? That is one of the slices, and nothing else of the loop.
+static bool readsPartByPart(plan::KernelOp op, unsigned read, unsigned result) {
+  plan::LoopOp loop = loopOf(op);
+  BlockArgument argument = op.getBody().getArgument(read);
+  if (argument.getType() != op.getOutputs()[result].getType())
+    return false;
+  auto returned = cast<OpResult>(op.getBody().front().getTerminator()->getOperand(result));
+  for (auto [i, slice] : llvm::enumerate(loop.getSlices()))
+    if (slice == argument)
+      return loop.isStacked(returned) && argument.hasOneUse() && llvm::count(op.getInputs(), op.getInputs()[read]) == 1 &&
+             diesPartByPart(loop, unsigned(i), loop.yieldedFor(returned));
+  return false;
+}
+
 static void findPartByPart(plan::KernelOp op, llvm::function_ref<Value(Value)> inMemory, KernelProblems::BufferOf bufferOf,
                            solve::Kernel &kernel) {
-  plan::LoopOp loop = loopOf(op);
-  Block &body = op.getBody().front();
-  for (auto [result, returned] : llvm::zip(op.getOutputs(), body.getTerminator()->getOperands())) {
-    if (!loop.isStacked(cast<OpResult>(returned)))
-      continue;
-    Value written = loop.yieldedFor(returned);
-    for (auto [i, slice] : llvm::enumerate(loop.getSlices())) {
+  for (OpResult result : op->getResults())
+    for (Value slice : loopOf(op).getSlices()) {
       auto argument = dyn_cast<BlockArgument>(slice);
       Value read = argument ? inMemory(op.getInputs()[argument.getArgNumber()]) : Value();
-      bool once = argument && argument.hasOneUse() && llvm::count(op.getInputs(), op.getInputs()[argument.getArgNumber()]) == 1;
-      if (!once || !read.getDefiningOp<plan::KernelOp>() || read.getType() != result.getType() || batchAxisOf(read) < 0)
-        continue;
-      if (diesPartByPart(loop, unsigned(i), written))
+      if (read && read.getDefiningOp<plan::KernelOp>() && read.getType() == result.getType() && batchAxisOf(read) >= 0 &&
+          readsPartByPart(op, argument.getArgNumber(), result.getResultNumber()))
         kernel.inPlace.push_back({bufferOf(result), bufferOf(read)});
     }
-  }
+}
+
+bool readsBeforeItWrites(plan::KernelOp kernel, unsigned read, unsigned result, KernelSpecs &specs) {
+  if (loopOf(kernel))
+    return readsPartByPart(kernel, read, result);
+  const KernelSpec *spec = specs.find(kernel);
+  const auto *work = spec ? std::get_if<kernels::LoopSpec>(&spec->work) : nullptr;
+  return work && readsWhereItWrites(*work, int(read), int(kernel.getNumOperands() + result));
 }
 
 bool KernelProblems::describeScan(plan::KernelOp op, bool inLoop, llvm::function_ref<Value(Value)> inMemory, BufferOf bufferOf,

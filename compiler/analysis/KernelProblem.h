@@ -61,5 +61,9 @@ int lineOf(mlir::Location);
 // `value` lies in the buffer; people know it as `named`.
 solve::Buffer bufferFor(mlir::Value value, mlir::Value named, int64_t batch);
 
+// Does a kernel read each element of input `read` (of a loop along an axis: each part) before it writes the same one of its result, so that both may
+// be the very same bytes? The operand has the result's bytes, and nobody reads it afterwards.
+bool readsBeforeItWrites(plan::KernelOp, unsigned read, unsigned result, KernelSpecs &);
+
 } // namespace cinch::analysis
 #endif

@@ -63,7 +63,7 @@ bool readsWhereItWrites(const LoopSpec &spec, int read, int written) {
   };
   const View *target = nullptr;
   for (const LoopStore &store : spec.stores)
-    if (store.view.buffer == written)
+    if (store.view.buffer == written && store.copies == 1)
       target = &store.view;
   if (!target)
     return false;

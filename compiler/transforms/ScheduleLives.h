@@ -3,6 +3,7 @@
 #ifndef CINCH_COMPILER_TRANSFORMS_SCHEDULELIVES_H
 #define CINCH_COMPILER_TRANSFORMS_SCHEDULELIVES_H
 
+#include "compiler/analysis/KernelSpec.h"
 #include "dialects/plan/Plan.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -25,7 +26,7 @@ using Lives = llvm::DenseMap<mlir::Value, Life>;
 int64_t bytesOf(mlir::Value);
 
 // VerifyTrip.cpp. The trip of a loop along an axis, which the kernel is.
-mlir::LogicalResult verifyTrip(plan::KernelOp, plan::LoopOp);
+mlir::LogicalResult verifyTrip(plan::KernelOp, plan::LoopOp, analysis::KernelSpecs &);
 
 // VerifySums.cpp. Bytes that an op clears before its work.
 struct ClearedRange {

@@ -5,11 +5,12 @@
 // reads from before it lives to the loop's end, sums over micro-batches live from the loop's begin (they are cleared there; where the loop
 // has one trip, some are cleared before the work that begins them instead, and live from there) to their last reader behind it, arguments live always. In a loop over blocks of rows it is the same: what it reads from before it
 // lives to its end, what its blocks fill lives from its begin. A kernel may write its result over an operand that dies there if both
-// are the very same bytes. If a worker runs the body of a loop in parts, what one part leaves for a later one lives through the whole
+// are the very same bytes, and if it reads each element before it writes there. If a worker runs the body of a loop in parts, what one part leaves for a later one lives through the whole
 // loop, in as many copies as micro-batches wait there. If its list of actions has some of the next step (2bw), that lives always, and what is
 // one to a step is there twice: sums over the micro-batches live always, what is computed before the loop lives from the begin on.
-#include "compiler/transforms/Decision.h"
+#include "compiler/analysis/KernelProblem.h"
 #include "compiler/solve/Bytes.h"
+#include "compiler/transforms/Decision.h"
 #include "compiler/transforms/ScheduleLives.h"
 #include "compiler/transforms/VerifySchedule.h"
 #include "dialects/nn/NN.h"
@@ -217,7 +218,7 @@ private:
       kernels[time] = kernel;
     }
     if (plan::LoopOp loop = analysis::loopOf(kernel))
-      return verifyTrip(kernel, loop);
+      return verifyTrip(kernel, loop, specs);
     return success();
   }
 
@@ -342,13 +343,20 @@ private:
     if (!kernel || again || life.offset != other.offset || life.bytes != other.bytes)
       return false;
     Value value = other.value;
-    bool operand = llvm::any_of(kernel.getInputs(), [&](Value input) {
-      return resolve(input) == value;
-    });
+    bool operand = llvm::is_contained(llvm::map_range(kernel.getInputs(), [&](Value input) { return resolve(input); }), value);
     int64_t last = isa<BlockArgument>(value) ? lastArgumentUse.lookup(value) : other.end;
-    if (operand && clears(kernel, life.offset)) // before it reads
+    if (!operand)
+      return overwrites.lookup(life.value) == value && last < life.begin;
+    return last == life.begin && readsBeforeItWrites(kernel, value, cast<OpResult>(life.value).getResultNumber());
+  }
+
+  // Has the kernel read each element of its operand when it writes the same one of its result? What it clears, it clears before.
+  bool readsBeforeItWrites(plan::KernelOp kernel, Value operand, unsigned result) {
+    if (clears(kernel, (*kernel.getWrites())[result]))
       return false;
-    return operand ? last == life.begin : overwrites.lookup(life.value) == value && last < life.begin;
+    return llvm::all_of(llvm::enumerate(kernel.getInputs()), [&](auto input) {
+      return resolve(input.value()) != operand || analysis::readsBeforeItWrites(kernel, unsigned(input.index()), result, specs);
+    });
   }
 
   InFlightDiagnostic error(Value value) {
@@ -369,6 +377,7 @@ private:
   DenseMap<Operation *, DenseSet<Value>> readFromOutside; // of each loop
   DenseMap<int64_t, plan::KernelOp> kernels;
   SmallVector<Life> scratches; // and what is cleared behind a sum
+  analysis::KernelSpecs specs;
   HostCopies copies{function, lives};
 };
 

@@ -1,5 +1,6 @@
 // VerifyTrip.cpp: the trip of a loop along an axis. Its slots and its values lie in the scratch of its kernel, and what is alive at one
 // moment shares no byte. What is sliced, stacked or carried lies elsewhere, with a place of its own in each trip.
+#include "compiler/analysis/KernelProblem.h"
 #include "compiler/transforms/Decision.h"
 #include "compiler/transforms/ScheduleLives.h"
 #include "dialects/nn/NN.h"
@@ -17,7 +18,7 @@ int64_t bytesOf(Value value) {
 namespace {
 class TripVerifier {
 public:
-  TripVerifier(plan::KernelOp kernel, plan::LoopOp loop) : kernel(kernel), loop(loop) {}
+  TripVerifier(plan::KernelOp kernel, plan::LoopOp loop, analysis::KernelSpecs &specs) : kernel(kernel), loop(loop), specs(specs) {}
 
   LogicalResult verify() {
     auto bytes = kernel->getAttrOfType<IntegerAttr>(kScratchBytesAttr);
@@ -74,32 +75,42 @@ private:
         lives.push_back({offset, bytesOf(result), time, time, result});
       }
       if (plan::LoopOp inner = analysis::loopOf(part))
-        if (failed(verifyTrip(part, inner)))
+        if (failed(verifyTrip(part, inner, specs)))
           return failure();
     }
     return success();
   }
 
-  // A kernel may write over an operand that it reads last, if both are the very same bytes.
-  static bool clash(const Life &a, const Life &b) {
+  // A kernel may write over an operand that it reads last, if both are the very same bytes and each element is read before it is written.
+  bool clash(const Life &a, const Life &b) {
     if (a.bytes == 0 || b.bytes == 0 || a.offset >= b.offset + b.bytes || b.offset >= a.offset + a.bytes)
       return false;
     const Life &first = a.begin < b.begin ? a : b, &second = a.begin < b.begin ? b : a;
     if (first.end < second.begin)
       return false;
-    bool handedOver = first.begin < second.begin && first.end == second.begin && first.offset == second.offset &&
-                      first.bytes == second.bytes && second.value.getDefiningOp() &&
-                      llvm::is_contained(second.value.getDefiningOp()->getOperands(), first.value);
-    return !handedOver;
+    return first.begin == second.begin || first.end > second.begin || first.offset != second.offset || first.bytes != second.bytes ||
+           !takesPlace(second.value, first.value);
+  }
+
+  // Is `result` made by a kernel that has read each element of its operand when it writes the same one of the result?
+  bool takesPlace(Value result, Value operand) {
+    auto writer = result.getDefiningOp<plan::KernelOp>();
+    return writer && llvm::is_contained(writer.getInputs(), operand) && llvm::all_of(llvm::enumerate(writer.getInputs()), [&](auto input) {
+             return input.value() != operand ||
+                    analysis::readsBeforeItWrites(writer, unsigned(input.index()), cast<OpResult>(result).getResultNumber(), specs);
+           });
   }
 
   plan::KernelOp kernel;
   plan::LoopOp loop;
+  analysis::KernelSpecs &specs;
   int64_t begin = 0, end = 0;
   SmallVector<Life> lives;
 };
 } // namespace
 
-LogicalResult verifyTrip(plan::KernelOp kernel, plan::LoopOp loop) { return TripVerifier(kernel, loop).verify(); }
+LogicalResult verifyTrip(plan::KernelOp kernel, plan::LoopOp loop, analysis::KernelSpecs &specs) {
+  return TripVerifier(kernel, loop, specs).verify();
+}
 
 } // namespace cinch

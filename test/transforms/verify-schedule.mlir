@@ -717,3 +717,44 @@ func.func @no_room_on_the_host(%x: tensor<16xf32> {plan.offset = 0}) attributes 
   }
   return
 }
+
+// -----
+
+// Only element-wise work, at the same places, may write over its operand: a product reads all of it for each of its elements.
+func.func @product_in_place(%x: tensor<4x16xf32, #nn.batch<0>> {plan.offset = 0}, %w: tensor<16x16xf32> {plan.offset = 256}) attributes {plan.arena = 2048} {
+  plan.loop count 1 over #plan.examples<size = 4> {
+    %a = plan.kernel (%x) : (tensor<4x16xf32, #nn.batch<0>>) -> tensor<4x16xf32, #nn.batch<0>> reads [0] writes [1536] scratch -1 {
+    ^bb0(%i: tensor<4x16xf32, #nn.batch<0>>):
+      %n = nn.neg %i : tensor<4x16xf32, #nn.batch<0>>
+      plan.return %n : tensor<4x16xf32, #nn.batch<0>>
+    }
+    // expected-error @+1 {{overlaps a value that is still alive: bytes [1536, 1792) and [1536, 1792)}}
+    %b = plan.kernel (%a, %w) : (tensor<4x16xf32, #nn.batch<0>>, tensor<16x16xf32>) -> tensor<4x16xf32, #nn.batch<0>> as product reads [1536, 256] writes [1536] scratch -1 {
+    ^bb0(%i: tensor<4x16xf32, #nn.batch<0>>, %j: tensor<16x16xf32>):
+      %n = nn.contract %i [0, 2], %j [2, 1] : (tensor<4x16xf32, #nn.batch<0>>, tensor<16x16xf32>) -> tensor<4x16xf32, #nn.batch<0>>
+      plan.return %n : tensor<4x16xf32, #nn.batch<0>>
+    }
+  }
+  return
+}
+
+// -----
+
+// .. and so does a transposition.
+func.func @transposed_in_place(%x: tensor<4x4xf32> {plan.offset = 0}) attributes {plan.arena = 256} {
+  plan.loop count 1 over #plan.examples<size = 4> {
+    %a = plan.kernel (%x) : (tensor<4x4xf32>) -> tensor<4x4xf32> reads [0] writes [64] scratch -1 {
+    ^bb0(%i: tensor<4x4xf32>):
+      %n = nn.neg %i : tensor<4x4xf32>
+      plan.return %n : tensor<4x4xf32>
+    }
+    // expected-error @+1 {{overlaps a value that is still alive: bytes [64, 128) and [64, 128)}}
+    %b = plan.kernel (%a) : (tensor<4x4xf32>) -> tensor<4x4xf32> domain 1 reads [64] writes [64] scratch -1 {
+    ^bb0(%i: tensor<4x4xf32>):
+      %t = nn.transpose %i [1, 0] : (tensor<4x4xf32>) -> tensor<4x4xf32>
+      %n = nn.neg %t : tensor<4x4xf32>
+      plan.return %n : tensor<4x4xf32>
+    }
+  }
+  return
+}
