@@ -16,8 +16,9 @@
 // it was. A value that the loop stores there and fetches again is the same symbol on its way; what another trip left in its place is another one.
 //
 // Beside that: everything lies inside the arena, the claimed sizes are the bytes really touched, no launch writes
-// what it reads or writes twice (but for declared in-place work), kernels that must not be repeated run once, in the
-// graph's order.
+// what it reads or writes twice (but for declared in-place work), kernels that must not be repeated run once, and what runs once a
+// step, loops before the main one, messages and the beginnings of parts stand in the graph's order, whether or not bytes say so (the gate
+// before the updates).
 #ifndef CINCH_COMPILER_SOLVE_PLANCHECKER_H
 #define CINCH_COMPILER_SOLVE_PLANCHECKER_H
 

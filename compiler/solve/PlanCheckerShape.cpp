@@ -158,8 +158,12 @@ private:
     return "";
   }
 
+  // What the planner may move: work of the main loop, but neither messages nor the beginnings of its parts.
+  bool mayMove(const Kernel &k) const { return k.section == g.mainLoop() && !k.message && !k.newPart; }
+
   std::string checkLaunches() {
     std::vector<int> runs(g.kernels.size(), 0);
+    int behind = -1; // the last kernel that may not move
     for (size_t i = 0; i < p.launches.size(); ++i) {
       const Launch &l = p.launches[i];
       if (l.kernel < 0 || l.kernel >= int(g.kernels.size()))
@@ -168,6 +172,10 @@ private:
       if (std::string e = checkLaunch(l, c.sectionOf[i], where); !e.empty())
         return e;
       const Kernel &k = g.kernels[l.kernel];
+      if (!mayMove(k) && l.kernel < behind)
+        return where + " runs behind " + g.kernels[behind].name + ", before which it stands";
+      if (!mayMove(k))
+        behind = l.kernel;
       bool once = !k.recomputable || k.section != g.mainLoop();
       for (int w : k.writes)
         once |= g.buffers[w].kind != Buffer::Value;

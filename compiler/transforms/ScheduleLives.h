@@ -52,11 +52,14 @@ int64_t mostWaiting(plan::LoopOp, int from, int to); // micro-batches that have 
 
 // VerifyCopies.cpp. A state that lies on the host has bytes of pinned memory of its own, and so has a value of the loop that waits there. What is
 // copied from there lives in the arena from the begin of the copy, and what is copied there to the end of it; it is awaited before anybody
-// reads it. A state goes back where it came from, and a value is there before it is fetched.
+// reads it. A state goes back where it came from, behind the gate, and a value is there before it is fetched.
 class HostCopies {
 public:
   // `lives`: of the function; copies become a part of them.
-  HostCopies(mlir::func::FuncOp function, Lives &lives) : function(function), lives(lives) {}
+  HostCopies(mlir::func::FuncOp function, Lives &lives) : function(function), lives(lives) {
+    for (auto op : function.getOps<plan::GateOp>())
+      gate = op;
+  }
 
   mlir::LogicalResult place(mlir::BlockArgument argument, int64_t offset); // an argument on the host
   // A copy begins, or is waited for. `value`: what a store copies, in the loop that makes it if there is one.
@@ -69,6 +72,7 @@ private:
   const char *take(int64_t offset, int64_t bytes);
   mlir::func::FuncOp function;
   Lives &lives;
+  plan::GateOp gate; // null: there is none
   llvm::DenseMap<mlir::Value, int64_t> hostOffset;  // of arguments on the host, and of values that were stored there
   std::map<int64_t, int64_t> hostEnds;              // of them: end -> begin
   llvm::DenseSet<int64_t> states;                   // offsets of arguments

@@ -51,6 +51,8 @@ LogicalResult HostCopies::number(Operation &op, int64_t time, Value value) {
         return op.emitOpError("stores a value that ") << wrong;
     } else if (auto came = cameTo.find(host); came == cameTo.end() || came->second != int64_t(*store.getOffset()))
       return op.emitOpError("copies a state from elsewhere than it was copied to");
+    else if (gate && (op.getBlock() != gate->getBlock() || op.isBeforeInBlock(gate)))
+      return op.emitOpError("copies a state to the host before the gate");
     lives[value].end = std::max(lives[value].end, time);
     underWay.insert({store.getCopy(), value});
   } else {

@@ -8,6 +8,7 @@
 // are the very same bytes, and if it reads each element before it writes there. If a worker runs the body of a loop in parts, what one part leaves for a later one lives through the whole
 // loop, in as many copies as micro-batches wait there. If its list of actions has some of the next step (2bw), that lives always, and what is
 // one to a step is there twice: sums over the micro-batches live always, what is computed before the loop lives from the begin on.
+// Parameters and state are overwritten behind the gate only.
 #include "compiler/analysis/KernelProblem.h"
 #include "compiler/solve/Bytes.h"
 #include "compiler/transforms/Decision.h"
@@ -177,6 +178,8 @@ private:
       return numberKernel(kernel, time);
     if (auto band = dyn_cast<plan::BandOp>(op))
       return numberBand(band, time);
+    if (isa<plan::GateOp>(op))
+      gate = time;
     if (!isa<func::ReturnOp, plan::YieldOp, plan::GateOp, plan::ResultsOp, plan::SendOp, plan::PartOp>(op))
       return op.emitOpError("does not belong to phase 'scheduled'");
     return success();
@@ -323,12 +326,21 @@ private:
           return error(life.value) << "overlaps a value that is still alive: bytes [" << life.offset << ", "
                                    << life.offset + life.bytes << ") and [" << other.offset << ", "
                                    << other.offset + other.bytes << ")";
+        if (isState(other.value) && life.begin < gate)
+          return error(life.value) << "overwrites a parameter or a state before the gate, which leaves it as it was where it is closed: bytes ["
+                                   << life.offset << ", " << life.offset + life.bytes << ")";
         it = alive.erase(it);
       }
       alive[life.offset] = life;
       ends.insert({life.end, life.offset});
     }
     return success();
+  }
+
+  // What is there before the step and behind it; it may have come from the host.
+  static bool isState(Value value) {
+    auto fetch = value.getDefiningOp<plan::FetchOp>();
+    return isa<BlockArgument>(fetch ? fetch.getValue() : value);
   }
 
   // `life` is written by a kernel over its own operand `other`, or over the state or parameter that it is the new value of, which nobody
@@ -368,6 +380,7 @@ private:
   func::FuncOp function;
   int64_t arenaBytes = 0, now = 0;
   int64_t overlapBegin = -1; // of the loop whose steps overlap
+  int64_t gate = -1;         // when it is passed, if there is one
   DenseMap<Value, Life> lives;
   DenseMap<Value, Value> alias;
   DenseMap<Value, int64_t> lastArgumentUse;

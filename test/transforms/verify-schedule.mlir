@@ -758,3 +758,64 @@ func.func @transposed_in_place(%x: tensor<4x4xf32> {plan.offset = 0}) attributes
   }
   return
 }
+
+// -----
+
+// A parameter is as it was until the gate is passed.
+func.func @update_before_the_gate(%p: tensor<16xf32> {nn.path = "p", plan.offset = 0}, %l: tensor<f32> {plan.offset = 64})
+    -> (tensor<16xf32> {nn.path = "p"}) attributes {plan.arena = 128} {
+  // expected-error @+1 {{overwrites a parameter or a state before the gate, which leaves it as it was where it is closed: bytes [0, 64)}}
+  %n = plan.kernel (%p) : (tensor<16xf32>) -> tensor<16xf32> reads [0] writes [0] scratch -1 {
+  ^bb0(%i: tensor<16xf32>):
+    %s = nn.neg %i : tensor<16xf32>
+    plan.return %s : tensor<16xf32>
+  }
+  plan.gate %l : tensor<f32> reads [64]
+  return %n : tensor<16xf32>
+}
+
+// -----
+
+func.func @update_behind_the_gate(%p: tensor<16xf32> {nn.path = "p", plan.offset = 0}, %l: tensor<f32> {plan.offset = 64})
+    -> (tensor<16xf32> {nn.path = "p"}) attributes {plan.arena = 128} {
+  plan.gate %l : tensor<f32> reads [64]
+  %n = plan.kernel (%p) : (tensor<16xf32>) -> tensor<16xf32> reads [0] writes [0] scratch -1 {
+  ^bb0(%i: tensor<16xf32>):
+    %s = nn.neg %i : tensor<16xf32>
+    plan.return %s : tensor<16xf32>
+  }
+  return %n : tensor<16xf32>
+}
+
+// -----
+
+// A state that is copied back to the host before the gate would be lost where the gate is closed.
+func.func @store_before_the_gate(%l: tensor<f32> {plan.offset = 0}, %m: tensor<16xf32> {nn.slot = "p.m", plan.offset = 0, plan.space = "host"})
+    -> (tensor<16xf32> {nn.slot = "p.m"}) attributes {plan.arena = 256, plan.host = 64} {
+  %a = plan.fetch %m : tensor<16xf32> host 0 offset 64
+  plan.await %a : tensor<16xf32>
+  // expected-error @+1 {{copies a state to the host before the gate}}
+  %b = plan.store %a : tensor<16xf32> host 0 offset 64
+  plan.await %b : tensor<16xf32>
+  plan.gate %l : tensor<f32> reads [0]
+  return %b : tensor<16xf32>
+}
+
+// -----
+
+// What came from the host goes back there, whether or not the gate is closed.
+func.func @copy_before_the_gate(%l: tensor<f32> {plan.offset = 0}, %m: tensor<16xf32> {nn.slot = "p.m", plan.offset = 0, plan.space = "host"})
+    -> (tensor<16xf32> {nn.slot = "p.m"}) attributes {plan.arena = 256, plan.host = 64} {
+  %a = plan.fetch %m : tensor<16xf32> host 0 offset 64
+  plan.await %a : tensor<16xf32>
+  // expected-error @+1 {{overwrites a parameter or a state before the gate, which leaves it as it was where it is closed: bytes [64, 128)}}
+  %n = plan.kernel (%a) : (tensor<16xf32>) -> tensor<16xf32> reads [64] writes [64] scratch -1 {
+  ^bb0(%i: tensor<16xf32>):
+    %s = nn.neg %i : tensor<16xf32>
+    plan.return %s : tensor<16xf32>
+  }
+  plan.gate %l : tensor<f32> reads [0]
+  %b = plan.store %n : tensor<16xf32> host 0 offset 64
+  plan.await %b : tensor<16xf32>
+  return %b : tensor<16xf32>
+}

@@ -319,6 +319,19 @@ static StepGraph masked() {
   return b.g;
 }
 
+// What runs once a step stands in the graph's order, even where no bytes say so: a gate, which writes nothing, before the updates.
+static void testGate() {
+  StepGraph g = masked();
+  Kernel gate = g.kernels.back();
+  gate.name = "gate", gate.reads.resize(1), gate.writes.clear();
+  g.kernels.insert(g.kernels.end() - 1, gate);
+  ScheduledProgram good = scheduledProgram(g, Planner(g).search({}).plan.decision);
+  expect(checkPlan(g, good).empty(), "accepts a gate: " + checkPlan(g, good));
+  ScheduledProgram bad = good;
+  std::swap(bad.launches[bad.launches.size() - 2], bad.launches.back());
+  expect(checkPlan(g, bad).find("runs behind") != std::string::npos, "an update before the gate is refused: " + checkPlan(g, bad));
+}
+
 // With one micro-batch a sum begins with its first work, which clears it, and its bytes are others' before.
 static void testLateSums(StepGraph g) {
   SearchOptions options;
@@ -370,6 +383,7 @@ static void testLateSums(StepGraph g) {
 
 int main() {
   testLateSums(transformer(2, 64, 32, 256, 4));
+  testGate();
   testMutants(masked(), "none", 4);
   testMutants(masked(), "all", 1);
   testMutants(transformer(2, 64, 32, 256, 4), "sqrt", 2);
