@@ -56,7 +56,7 @@ struct LaunchLoop {
 struct ScheduledProgram {
   int64_t arenaBytes = 0; // claimed: the end of the last byte any launch touches
   int64_t hostBytes = 0;  // claimed: the end of the last byte of pinned memory; places of buffers of Buffer::Host count from its begin
-  int64_t hostBudget = 0; // that it may have
+  int64_t arenaBudget = INT64_MAX, hostBudget = 0; // what each may have: without a budget the arena may have any size, and nothing lies on the host
   int64_t peakLive = -1;  // claimed most bytes alive at one launch; < 0: no claim
   int64_t microbatch = 1, count = 1;
   std::vector<Place> persistent; // of every persistent buffer

@@ -19,6 +19,8 @@ public:
     if (p.microbatch % g.grain)
       return "micro-batch " + std::to_string(p.microbatch) + " is no multiple of " + std::to_string(g.grain) +
              ", the examples that belong together";
+    if (p.arenaBytes > p.arenaBudget)
+      return "the plan has an arena of " + std::to_string(p.arenaBytes) + " bytes, which may have " + std::to_string(p.arenaBudget);
     if (p.hostBytes > p.hostBudget)
       return "the plan has " + std::to_string(p.hostBytes) + " bytes of pinned memory, which may have " + std::to_string(p.hostBudget);
     for (auto check : {&ShapeChecker::checkLoops, &ShapeChecker::checkLaunches, &ShapeChecker::checkPersistent, &ShapeChecker::checkZeroed,

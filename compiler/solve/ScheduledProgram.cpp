@@ -6,7 +6,7 @@ namespace cinch::solve {
 
 ScheduledProgram scheduledProgram(const StepGraph &g, const Decision &d) {
   ScheduledProgram p;
-  p.arenaBytes = d.arenaBytes, p.hostBytes = p.hostBudget = d.hostBytes, p.microbatch = d.microbatch, p.count = d.count;
+  p.arenaBytes = d.arenaBytes, p.hostBytes = d.hostBytes, p.microbatch = d.microbatch, p.count = d.count;
   auto place = [&](int i) { return Place{d.instances[i].buffer, d.instances[i].offset, d.instances[i].bytes, d.instances[i].copies}; };
   for (size_t i = 0; i < d.instances.size(); ++i) {
     int b = d.instances[i].buffer;

@@ -373,7 +373,7 @@ static void offload(func::FuncOp function, const analysis::Step &step, const ana
 
 // Searches a plan, or finds it again. What the search needed is gone behind it: of a deep step that is much.
 static DecideOutcome searchPlan(std::vector<solve::Variant> variants, const DecideOptions &options,
-                                llvm::function_ref<std::string(const solve::StepGraph &, const solve::Plan &)> wrongWith,
+                                llvm::function_ref<std::string(const solve::StepGraph &, const solve::SearchResult &)> wrongWith,
                                 llvm::function_ref<void(solve::VariantPlanner &, bool searched, DecideOutcome &)> offload) {
   DecideOutcome outcome;
   solve::VariantPlanner planner(std::move(variants), options.orderSeed);
@@ -388,7 +388,7 @@ static DecideOutcome searchPlan(std::vector<solve::Variant> variants, const Deci
     chosen = cached->variant;
     outcome.result = std::move(cached->result);
     outcome.tradeOff = std::move(cached->tradeOff);
-    hit = wrongWith(*graphs[size_t(chosen)], outcome.result.plan).empty();
+    hit = wrongWith(*graphs[size_t(chosen)], outcome.result).empty();
   }
   if (!hit) {
     outcome.result = planner.search(options.search, options.tradeOff, chosen);
@@ -455,9 +455,11 @@ DecideOutcome PlanProblem::decide() {
     return outcome;
   }
   // Empty if the plan is proved.
-  auto wrongWith = [&](const solve::StepGraph &graph, const solve::Plan &plan) {
-    solve::ScheduledProgram program = solve::scheduledProgram(graph, plan.decision);
-    program.peakLive = plan.peakLive;
+  auto wrongWith = [&](const solve::StepGraph &graph, const solve::SearchResult &result) {
+    solve::ScheduledProgram program = solve::scheduledProgram(graph, result.plan.decision);
+    program.peakLive = result.plan.peakLive;
+    if (result.feasible)
+      program.arenaBudget = options.search.arenaBudget.value_or(INT64_MAX);
     program.hostBudget = options.hostBudget.value_or(0);
     if (overlappingLoop(function))
       for (auto [older, newer] : newerParameters(function))
@@ -476,7 +478,7 @@ DecideOutcome PlanProblem::decide() {
     outcome.named = solve::namedStrategies(solve::GraphIndex(outcome.rows.graph).swaps ? problem.graph : outcome.rows.graph);
   if (!outcome.result.error.empty())
     return outcome;
-  std::string wrong = wrongWith(outcome.rows.graph, outcome.result.plan);
+  std::string wrong = wrongWith(outcome.rows.graph, outcome.result);
   if (wrong.empty())
     wrong = solve::checkRows(problem.graph, outcome.rows);
   if (!wrong.empty()) {

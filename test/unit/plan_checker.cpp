@@ -142,6 +142,7 @@ static void testMutants(const StepGraph &g, const char *strategy, int64_t microb
   });
   reject(g, good, "an arena claimed too small",
          [&](ScheduledProgram &p, int n) { return n == 0 && (p.arenaBytes -= 64, true); });
+  reject(g, good, "an arena larger than its budget", [&](ScheduledProgram &p, int n) { return n == 0 && (p.arenaBudget = p.arenaBytes - 1, true); });
   reject(g, good, "an arena claimed too large",
          [&](ScheduledProgram &p, int n) { return n == 0 && (p.arenaBytes += 64, true); });
   reject(g, good, "a peak claimed too small",
