@@ -25,7 +25,10 @@ using Lives = llvm::DenseMap<mlir::Value, Life>;
 
 int64_t bytesOf(mlir::Value);
 
-// VerifyTrip.cpp. The trip of a loop along an axis, which the kernel is.
+// VerifyTrip.cpp. Scratch has a place and a size, or neither. Whether the size is what the kernel needs is for its code to say, which is
+// another one on each target: that is compared where it is generated (HostCode.cpp).
+mlir::LogicalResult verifyScratch(plan::KernelOp);
+// The trip of a loop along an axis, which the kernel is.
 mlir::LogicalResult verifyTrip(plan::KernelOp, plan::LoopOp, analysis::KernelSpecs &);
 
 // VerifySums.cpp. Bytes that an op clears before its work.

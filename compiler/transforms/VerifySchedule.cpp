@@ -212,6 +212,8 @@ private:
     for (auto [operand, offset] : llvm::zip(kernel.getInputs(), *kernel.getReads()))
       if (lives[resolve(operand)].offset != offset)
         return kernel.emitOpError("reads offset ") << offset << ", its operand lies elsewhere";
+    if (failed(verifyScratch(kernel)))
+      return failure();
     if (!plan::LoopOp::overExamplesAround(kernel) && (kernel.getAccumulates() || !clearedBy(kernel).empty()))
       return kernel.emitOpError("adds to a sum, or clears one, outside of a loop over the micro-batches");
     if (auto bytes = kernel->getAttrOfType<IntegerAttr>(kScratchBytesAttr))

@@ -15,6 +15,16 @@ int64_t bytesOf(Value value) {
   return nn::elementsInMemory(type) * std::max<int64_t>(1, bits / 8);
 }
 
+LogicalResult verifyScratch(plan::KernelOp kernel) {
+  auto bytes = kernel->getAttrOfType<IntegerAttr>(kScratchBytesAttr);
+  int64_t place = int64_t(kernel.getScratch().value_or(-1));
+  if (place >= 0 && (!bytes || bytes.getInt() <= 0))
+    return kernel.emitOpError("has scratch at offset ") << place << ", but not how many bytes of it are its own";
+  if (place < 0 && bytes)
+    return kernel.emitOpError("has no place for its ") << bytes.getInt() << " bytes of scratch";
+  return success();
+}
+
 namespace {
 class TripVerifier {
 public:
@@ -66,6 +76,8 @@ private:
           if (lives[it->second].offset != offset)
             return part.emitOpError("reads offset ") << offset << ", its operand lies elsewhere";
         }
+      if (failed(verifyScratch(part)))
+        return failure();
       if (auto bytes = part->getAttrOfType<IntegerAttr>(kScratchBytesAttr))
         lives.push_back({int64_t(*part.getScratch()), bytes.getInt(), time, time, part.getResult(0)});
       for (auto [result, offset] : llvm::zip(part.getOutputs(), *part.getWrites())) {

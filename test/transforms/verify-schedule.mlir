@@ -819,3 +819,32 @@ func.func @copy_before_the_gate(%l: tensor<f32> {plan.offset = 0}, %m: tensor<16
   plan.await %b : tensor<16xf32>
   return %b : tensor<16xf32>
 }
+
+// -----
+
+// Scratch of no size would be others' bytes, too.
+func.func @scratch_of_no_size(%x: tensor<16xf32> {plan.offset = 0}) attributes {plan.arena = 192} {
+  plan.loop count 1 over #plan.examples<size = 1> {
+    // expected-error @+1 {{has scratch at offset 128, but not how many bytes of it are its own}}
+    %a = plan.kernel (%x) : (tensor<16xf32>) -> tensor<16xf32> reads [0] writes [64] scratch 128 {
+    ^bb0(%i: tensor<16xf32>):
+      %n = nn.neg %i : tensor<16xf32>
+      plan.return %n : tensor<16xf32>
+    }
+  }
+  return
+}
+
+// -----
+
+func.func @scratch_without_a_place(%x: tensor<16xf32> {plan.offset = 0}) attributes {plan.arena = 192} {
+  plan.loop count 1 over #plan.examples<size = 1> {
+    // expected-error @+1 {{has no place for its 64 bytes of scratch}}
+    %a = plan.kernel (%x) : (tensor<16xf32>) -> tensor<16xf32> reads [0] writes [64] scratch -1 {
+    ^bb0(%i: tensor<16xf32>):
+      %n = nn.neg %i : tensor<16xf32>
+      plan.return %n : tensor<16xf32>
+    } {plan.scratch_bytes = 64 : i64}
+  }
+  return
+}
