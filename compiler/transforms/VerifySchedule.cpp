@@ -3,12 +3,12 @@
 //
 // Time counts the kernels in order; the bodies of loops stand once. A value lives from its kernel to its last reader. What the loop
 // reads from before it lives to the loop's end, sums over micro-batches live from the loop's begin (they are cleared there; where the loop
-// has one trip, some are cleared before the work that begins them instead, and live from there) to their last reader behind it, arguments live always. In a loop over blocks of rows it is the same: what it reads from before it
-// lives to its end, what its blocks fill lives from its begin. A kernel may write its result over an operand that dies there if both
-// are the very same bytes, and if it reads each element before it writes there. If a worker runs the body of a loop in parts, what one part leaves for a later one lives through the whole
-// loop, in as many copies as micro-batches wait there. If its list of actions has some of the next step (2bw), that lives always, and what is
-// one to a step is there twice: sums over the micro-batches live always, what is computed before the loop lives from the begin on.
-// Parameters and state are overwritten behind the gate only.
+// has one trip, some are cleared before the work that begins them instead, and live from there) to their last reader behind it, arguments live
+// always, and are overwritten behind the gate only. In a loop over blocks of rows it is the same: what it reads from before it lives to its end,
+// what its blocks fill lives from its begin. A kernel may write its result over an operand that dies there if both are the very same bytes, and
+// it reads each element before it writes there. If a worker runs the body of a loop in parts, what one part leaves for a later one lives through
+// the whole loop, in as many copies as micro-batches wait there. If its list of actions has some of the next step (2bw), that lives always, and
+// what is one to a step is there twice: sums over the micro-batches live always, what is computed before the loop lives from the begin on.
 #include "compiler/analysis/KernelProblem.h"
 #include "compiler/solve/Bytes.h"
 #include "compiler/transforms/Decision.h"
@@ -122,7 +122,8 @@ private:
       life.end = std::max(life.end, end);
       if (overlaps(loop) && failed(holdTwice(life, -1, kForever)))
         return failure();
-      int64_t used = sum.offset + life.bytes, cleared = sum.offset + solve::roundUp(sum.bytes); // what lies behind a short sum is cleared with it
+      // What lies behind a short sum is cleared with it.
+      int64_t used = sum.offset + life.bytes, cleared = sum.offset + solve::roundUp(sum.bytes);
       if (loop.examples() && used < cleared)
         scratches.push_back({used, cleared - used, life.begin, life.begin, sum.value});
     }
