@@ -191,23 +191,21 @@ int Planner::fastestWithin(const SearchOptions &options, const std::vector<Size>
   return best;
 }
 
-// The smallest plan of the ladder; -1: none can be packed. `thorough`: nothing fits, so it is what the refusal names.
+// The smallest plan of the ladder, if it is smaller than what is asked for; -1: none is, or none can be packed. `thorough`: nothing fits, so it is what the refusal names.
 int Planner::smallestOf(const SearchOptions &options, std::vector<Size> sizes, const std::vector<int> &chosen, bool thorough) {
   int smallest = -1;
-  auto bytes = [&] { return packed(smallest).decision.arenaBytes; };
+  auto bytes = [&] { return smallest < 0 ? options.smallerThan : packed(smallest).decision.arenaBytes; };
   // Of rungs that have the same bytes alive one that is packed well will do: the others could gain what a packing may waste.
   auto isWorthPacking = [&](int r) {
-    if (smallest < 0)
-      return true;
     int64_t live = rungs[r].peakLive;
-    return live == rungs[smallest].peakLive ? !isPackedWell(packed(smallest)) : live < bytes();
+    return smallest >= 0 && live == rungs[smallest].peakLive ? !isPackedWell(packed(smallest)) : live < bytes();
   };
   // All are packed quickly first: where the same bytes are alive, some rungs are easily packed and others not at all.
   auto look = [&](std::vector<int> ladder) {
     sortByBytes(ladder);
     for (bool well : {false, true})
       for (int r : ladder)
-        if (isWorthPacking(r) && (!well || thorough) && packed(r, well).error.empty() && (smallest < 0 || packed(r).decision.arenaBytes < bytes()))
+        if (isWorthPacking(r) && (!well || thorough) && packed(r, well).error.empty() && packed(r).decision.arenaBytes < bytes())
           smallest = r;
   };
   if (!isFree(options)) {
@@ -216,7 +214,7 @@ int Planner::smallestOf(const SearchOptions &options, std::vector<Size> sizes, c
   }
   std::stable_sort(sizes.begin(), sizes.end(), [](const Size &x, const Size &y) { return x.bound < y.bound; });
   for (const Size &size : sizes)
-    if (smallest < 0 || size.bound < bytes()) {
+    if (size.bound < bytes()) {
       if (thorough)
         refineMicrobatch(size.microbatch);
       look(ladderOf(size.microbatch));
@@ -279,11 +277,13 @@ SearchResult Planner::search(const SearchOptions &options) {
     return result;
   }
   int smallest = smallestOf(options, sizes, chosen, best < 0);
-  if (smallest < 0) {
+  if (smallest < 0 && options.smallerThan == INT64_MAX) {
     result.error = chosen.empty() ? "no schedule can be packed" : packed(chosen.front()).error;
     return result;
   }
-  result.smallestArena = packed(smallest).decision.arenaBytes;
+  result.smallestArena = smallest < 0 ? INT64_MAX : packed(smallest).decision.arenaBytes;
+  if (smallest < 0 && best < 0)
+    return result;
   // What a refusal would have named may fit: it was looked for more closely.
   if (best < 0 && options.arenaBudget && result.smallestArena <= *options.arenaBudget && rungs[smallest].seconds < options.fasterThan)
     best = smallest;
@@ -314,6 +314,19 @@ void Planner::packForShipping(SearchResult &result) const {
 
 std::vector<LadderSchedule> Planner::ladder(const SearchOptions &options) {
   std::string error;
+  // Micro-batches are refined that may need fewer bytes than any plan of those before them.
+  std::vector<std::pair<int64_t, int64_t>> sizes; // what is proven, micro-batch
+  if (isFree(options))
+    for (int64_t b : sizesOf(options, error))
+      sizes.push_back({memoryBound(b), b});
+  std::sort(sizes.begin(), sizes.end());
+  int64_t least = INT64_MAX;
+  for (auto [bytes, b] : sizes)
+    if (bytes < least) {
+      refineMicrobatch(b);
+      for (int r : ladderOf(b))
+        least = std::min(least, rungs[size_t(r)].peakLive);
+    }
   std::vector<int> order = rungsOf(options, error);
   sortByBytes(order);
   std::vector<LadderSchedule> points;

@@ -24,6 +24,7 @@ struct SearchOptions {
   // Of interest are only plans faster than this, and the smallest one only if `smallest`; `ship` says that the result is
   // what is shipped: for who asks several planners.
   double fasterThan = 1e300;
+  int64_t smallerThan = INT64_MAX; // likewise: of how small a plan can be, only less than so many bytes of the arena is of interest
   bool smallest = true, ship = true;
   // Whether the search goes on where the fastest plan that fits computes much again (Planner::deepen): it takes seconds.
   bool deep = true;
@@ -52,7 +53,8 @@ struct SearchResult {
   Plan plan;         // the plan, or if nothing fits the smallest one under these options
   Choice choice;
   std::string name;
-  int64_t smallestArena = 0; // of any plan known under these options: if nothing fits, the smallest there is
+  // Of any plan known under these options: if nothing fits, the smallest there is. INT64_MAX: nothing is known that is of interest.
+  int64_t smallestArena = 0;
   int64_t bound = 0;         // proven: no order and no recomputation under these options needs less
   double secondsBound = 0;   // proven: no plan under these options is predicted faster
   // If nothing fits: what is alive at the peak of the smallest plan, and what would help (empty: only a larger budget).

@@ -1,13 +1,19 @@
 // Variants.cpp: asks the planner of each graph and takes the best answer.
 #include "compiler/solve/Variants.h"
 
+#include "compiler/solve/MemoryBound.h"
+
 #include <algorithm>
 
 namespace cinch::solve {
 
-VariantPlanner::VariantPlanner(std::vector<Variant> list, uint64_t orderSeed) : variants(std::move(list)) {
-  for (const Variant &v : variants)
-    planners.emplace_back(v.rows.graph, orderSeed);
+VariantPlanner::VariantPlanner(std::vector<Variant> list, uint64_t seed)
+    : variants(std::move(list)), orderSeed(seed), planners(variants.size()), proven(variants.size()) {}
+
+Planner &VariantPlanner::planner(int i) {
+  if (!planners[i])
+    planners[i] = std::make_unique<Planner>(variants[i].rows.graph, orderSeed);
+  return *planners[i];
 }
 
 // Blocks of several examples need micro-batches of whole blocks.
@@ -21,6 +27,27 @@ static bool better(const SearchResult &a, const SearchResult &b) {
   return a.feasible ? a.plan.seconds < b.plan.seconds : a.smallestArena < b.smallestArena;
 }
 
+// Of all micro-batches that the options allow together. Nothing where the graph is none: the planner says why.
+VariantPlanner::Least VariantPlanner::leastOf(int i, const SearchOptions &options) {
+  if (proven[i].empty()) {
+    GraphIndex index(variants[i].rows.graph);
+    if (index.error.empty())
+      for (int64_t b : microbatches(index.graph)) // a planner adds the same seconds in another order
+        proven[i].push_back({b, memoryBound(index, b), predictedSeconds(index, b, index.loop) * (1 - 1e-9)});
+  }
+  Least least{0, INT64_MAX, 1e300};
+  for (const Least &size : proven[i])
+    if (options.microbatch <= 0 || options.microbatch == size.microbatch)
+      least.bytes = std::min(least.bytes, size.bytes), least.seconds = std::min(least.seconds, size.seconds);
+  return least.bytes == INT64_MAX ? Least() : least;
+}
+
+// Can a plan of it fit, and be faster than what is asked for?
+bool VariantPlanner::mayWin(int i, const SearchOptions &options) {
+  Least least = leastOf(i, options);
+  return least.seconds < options.fasterThan && (!options.arenaBudget || least.bytes <= *options.arenaBudget);
+}
+
 SearchResult VariantPlanner::search(const SearchOptions &asked, bool whole, int &chosen) {
   // What fits comes first; how small it could be is asked only if nothing does, or if that is wanted.
   SearchOptions options = asked;
@@ -29,32 +56,38 @@ SearchResult VariantPlanner::search(const SearchOptions &asked, bool whole, int 
   if (!best.error.empty())
     return best;
   if (!best.feasible)
-    return asked.smallest ? searchAll(asked, chosen) : best;
+    return asked.smallest ? searchSmallest(asked, chosen) : best;
   if (asked.deep)
     searchDeeper(options, best, chosen);
   if (asked.ship)
-    planners[chosen].packForShipping(best);
+    planner(chosen).packForShipping(best);
   if (!asked.smallest || !whole)
     return best;
   options.smallest = true, options.advises = false;
   options.arenaBudget = 0;
+  options.smallerThan = best.smallestArena;
   int smallest = 0;
-  best.smallestArena = std::min(best.smallestArena, searchAll(options, smallest).smallestArena);
+  best.smallestArena = std::min(best.smallestArena, searchSmallest(options, smallest).smallestArena);
   return best;
 }
 
 SearchResult VariantPlanner::searchAll(SearchOptions options, int &chosen) {
+  const double asked = options.fasterThan;
   chosen = 0;
-  SearchResult best = planners.front().search(options);
+  SearchResult best = planner(0).search(options);
   if (!best.error.empty())
     return best;
   // Large blocks come last in the list and are faster: they go first.
   for (int i = int(variants.size()) - 1; i > 0; --i) {
     if (!allows(i, options))
       continue;
-    // Only what is faster than the best so far matters, which rules most of it out unplanned.
-    options.fasterThan = best.feasible ? best.plan.seconds : SearchOptions().fasterThan;
-    SearchResult result = planners[i].search(options);
+    best.bound = std::min(best.bound, leastOf(i, options).bytes);
+    // Only what is faster than the best so far matters, which rules most of it out unplanned, and what may be smaller.
+    options.fasterThan = best.feasible ? best.plan.seconds : asked;
+    options.smallerThan = best.smallestArena;
+    if (!mayWin(i, options))
+      continue;
+    SearchResult result = planner(i).search(options);
     if (!result.error.empty())
       continue;
     int64_t smallest = std::min(best.smallestArena, result.smallestArena), bound = std::min(best.bound, result.bound);
@@ -70,14 +103,55 @@ SearchResult VariantPlanner::searchAll(SearchOptions options, int &chosen) {
   return best;
 }
 
+// The smallest plan of all, or, since it is looked for more closely, one that fits after all. Those that may be smallest go first: of the others
+// only what is smaller still is packed.
+SearchResult VariantPlanner::searchSmallest(SearchOptions options, int &chosen) {
+  std::vector<int> order;
+  for (int i = 0; i < int(variants.size()); ++i)
+    if (allows(i, options))
+      order.push_back(i);
+  std::stable_sort(order.begin(), order.end(), [&](int x, int y) { return leastOf(x, options).bytes < leastOf(y, options).bytes; });
+  SearchResult best;
+  best.smallestArena = options.smallerThan;
+  best.bound = leastOf(order.front(), options).bytes, best.secondsBound = 1e300;
+  chosen = -1;
+  for (int i : order) {
+    options.smallerThan = best.smallestArena;
+    if (best.feasible) { // others that fit may be faster
+      options.smallerThan = options.arenaBudget ? std::max(best.smallestArena, *options.arenaBudget + 1) : INT64_MAX;
+      options.fasterThan = best.plan.seconds;
+    }
+    if (leastOf(i, options).bytes >= options.smallerThan)
+      break;
+    SearchResult result = planner(i).search(options);
+    if (!result.error.empty() && chosen < 0)
+      best.error = result.error;
+    if (!result.error.empty())
+      continue;
+    int64_t bound = std::min(best.bound, result.bound);
+    double secondsBound = std::min(best.secondsBound, result.secondsBound);
+    int64_t smallest = std::min(best.smallestArena, result.smallestArena);
+    if (better(result, best)) {
+      best = std::move(result);
+      chosen = i;
+    }
+    best.smallestArena = smallest, best.bound = bound, best.secondsBound = secondsBound;
+  }
+  if (chosen < 0)
+    chosen = 0;
+  else if (!variants[chosen].name.empty())
+    best.name += ", " + variants[chosen].name;
+  return best;
+}
+
 // When it is known what all of them offer, only those search on that may still win.
 void VariantPlanner::searchDeeper(SearchOptions options, SearchResult &best, int &chosen) {
   options.deep = true;
   for (int i = 0; i < int(variants.size()); ++i) {
-    if (!allows(i, options))
-      continue;
     options.fasterThan = best.plan.seconds;
-    SearchResult result = planners[i].search(options);
+    if (!allows(i, options) || !mayWin(i, options))
+      continue;
+    SearchResult result = planner(i).search(options);
     if (!result.error.empty() || !result.feasible)
       continue;
     result.smallestArena = best.smallestArena, result.bound = best.bound, result.secondsBound = best.secondsBound;
@@ -90,9 +164,16 @@ void VariantPlanner::searchDeeper(SearchOptions options, SearchResult &best, int
 
 std::vector<LadderSchedule> VariantPlanner::ladder(const SearchOptions &options) {
   std::vector<LadderSchedule> all, some;
+  // A variant none of whose plans could be seen behind one that is there already need not be planned.
+  auto isHidden = [&](int i) {
+    Least least = leastOf(i, options);
+    return std::any_of(all.begin(), all.end(), [&](const LadderSchedule &schedule) {
+      return schedule.point.arenaBytes <= least.bytes && schedule.point.seconds <= least.seconds;
+    });
+  };
   for (int i = 0; i < int(variants.size()); ++i)
-    if (allows(i, options))
-      for (LadderSchedule &schedule : planners[i].ladder(options)) {
+    if (allows(i, options) && !isHidden(i))
+      for (LadderSchedule &schedule : planner(i).ladder(options)) {
         if (!variants[i].name.empty())
           schedule.point.name += ", " + variants[i].name;
         schedule.variant = i;

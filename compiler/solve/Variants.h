@@ -8,7 +8,7 @@
 #include "compiler/solve/RowBlocks.h"
 #include "compiler/solve/Search.h"
 
-#include <deque>
+#include <memory>
 
 namespace cinch::solve {
 
@@ -30,12 +30,23 @@ public:
   const Variant &variant(int i) const { return variants[i]; }
 
 private:
+  // What is proven of a variant at a micro-batch before it is planned: no arena of it is smaller, no step faster.
+  struct Least {
+    int64_t microbatch = 0, bytes = 0;
+    double seconds = 0;
+  };
+  Planner &planner(int i);
+  Least leastOf(int i, const SearchOptions &);
+  bool mayWin(int i, const SearchOptions &);
   SearchResult searchAll(SearchOptions, int &chosen);
+  SearchResult searchSmallest(SearchOptions, int &chosen);
   void searchDeeper(SearchOptions, SearchResult &best, int &chosen);
   bool allows(int i, const SearchOptions &) const;
 
   std::vector<Variant> variants;
-  std::deque<Planner> planners;
+  uint64_t orderSeed;
+  std::vector<std::unique_ptr<Planner>> planners; // made when one is needed first: most of many variants are ruled out by what is proven of them
+  std::vector<std::vector<Least>> proven;         // of each variant, likewise
 };
 
 } // namespace cinch::solve

@@ -7,6 +7,8 @@
 #include "dialects/nn/TensorCores.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
+#include <cmath>
+
 namespace cinch {
 
 // The sizes of blocks that the program and the options allow. `error`: the one that was asked for is none of them.
@@ -45,14 +47,31 @@ static std::vector<solve::RowBlock> allowedBlocks(const analysis::Step &step, co
   return sizes;
 }
 
-// What may run in blocks: the widest work, then also the second widest, and so on. Work as wide as other work goes with it: the same
-// layer, again and again.
+// Each class is planned at each size of blocks.
+static constexpr size_t kMostClasses = 4;
+
+// How much wider the widest work of a class may be than the narrowest. Work as wide as other work goes with it: the same layer, again and again.
+// Of more widths than there may be classes, those go together that are near one another.
+static double spreadOfClass(const std::vector<solve::RowWork> &work) {
+  size_t widths = 0;
+  for (size_t i = 0; i < work.size(); ++i)
+    widths += i == 0 || work[i].width != work[i - 1].width;
+  if (widths <= kMostClasses)
+    return 1;
+  return std::pow(double(work.front().width) / double(work.back().width), 1.0 / double(kMostClasses)) * (1 + 1e-9);
+}
+
+// What may run in blocks: the widest work, then also the second widest, and so on.
 static std::vector<std::vector<solve::RowRange>> rangesByWidth(const solve::StepGraph &graph) {
   std::vector<solve::RowWork> work = solve::findRowWork(graph);
+  const double spread = spreadOfClass(work);
   std::vector<std::vector<solve::RowRange>> classes;
+  double widest = 0; // of the class
   for (size_t i = 0; i < work.size(); ++i) {
-    if (i == 0 || work[i].width != work[i - 1].width)
+    if (i == 0 || double(work[i].width) * spread < widest) {
       classes.push_back(classes.empty() ? std::vector<solve::RowRange>() : classes.back());
+      widest = double(work[i].width);
+    }
     classes.back().insert(classes.back().end(), work[i].ranges.begin(), work[i].ranges.end());
   }
   return classes;
