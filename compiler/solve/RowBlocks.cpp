@@ -384,23 +384,28 @@ RowSummary summaryOf(const RowKernel &part, const RowBlocked &rows, const Decisi
   return summary;
 }
 
+std::vector<RowBlock> possibleRowBlocks(const StepGraph &g) {
+  std::vector<RowBlock> blocks;
+  if (g.grain == 1)
+    for (int64_t p : divisors(g.positions))
+      if (p < g.positions)
+        blocks.push_back({1, p});
+  for (int64_t e : microbatches(g))
+    blocks.push_back({e, g.positions});
+  return blocks;
+}
+
 bool rowBlockOf(const StepGraph &g, int64_t rows, RowBlock &block, std::string &error) {
   int64_t below = 0, above = 0;
-  auto offer = [&](int64_t examples, int64_t positions) {
-    int64_t size = examples * positions;
+  for (const RowBlock &possible : possibleRowBlocks(g)) {
+    int64_t size = possible.examples * possible.positions;
     if (size <= rows && size > below)
       below = size;
     if (size >= rows && (above == 0 || size < above))
       above = size;
     if (size == rows)
-      block = {examples, positions};
-  };
-  if (g.grain == 1)
-    for (int64_t p : divisors(g.positions))
-      if (p < g.positions)
-        offer(1, p);
-  for (int64_t e : microbatches(g))
-    offer(e, g.positions);
+      block = possible;
+  }
   if (below == rows)
     return true;
   error = "expected blocks of rows that " +

@@ -45,6 +45,8 @@ bool canStandTogether(const StepGraph &, const std::vector<RowRange> &);
 
 // Block sizes worth trying, smallest first. Blocks hold whole grains.
 std::vector<RowBlock> rowBlockSizes(const StepGraph &);
+// All that there can be, smallest first.
+std::vector<RowBlock> possibleRowBlocks(const StepGraph &);
 // The block of so many rows; nothing, with what would be near in `error`, if there is none.
 bool rowBlockOf(const StepGraph &, int64_t rows, RowBlock &, std::string &error);
 

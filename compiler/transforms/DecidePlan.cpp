@@ -413,9 +413,11 @@ PlanProblem::PlanProblem(func::FuncOp function, const DecideOptions &options) : 
     variants = rowVariants(step, problem, options, refused);
 }
 
-int64_t PlanProblem::bound() const {
+int64_t PlanProblem::bound() {
   if (!refused.empty())
     return 0;
+  if (proven)
+    return *proven;
   int64_t onHost = 0; // at most; values that wait there change no bound
   if (options.hostBudget)
     onHost = std::min(*options.hostBudget, bytesOf(solve::movableState(problem.graph, stateThatMayLeave(function, problem))));
@@ -423,7 +425,9 @@ int64_t PlanProblem::bound() const {
   for (int64_t microbatch : solve::microbatches(problem.graph))
     if (options.search.microbatch <= 0 || microbatch == options.search.microbatch)
       least = std::min(least, solve::memoryBound(variants, microbatch));
-  return least == INT64_MAX ? 0 : std::max<int64_t>(0, least - onHost);
+  least = std::min(least, boundOfRowBlocks(step, problem, options));
+  proven = least == INT64_MAX ? 0 : std::max<int64_t>(0, least - onHost);
+  return *proven;
 }
 
 double PlanProblem::leastSeconds() const {
@@ -470,6 +474,7 @@ DecideOutcome PlanProblem::decide() {
     outcome.result.error = refused;
     return outcome;
   }
+  const int64_t least = bound(); // of the variants, too, which move into the search
   outcome = searchPlan(std::move(variants), options, wrongWith,
                        [&](solve::VariantPlanner &planner, bool searched, DecideOutcome &found) {
                          offload(function, step, problem, planner, searched, options, found);
@@ -478,6 +483,7 @@ DecideOutcome PlanProblem::decide() {
     outcome.named = solve::namedStrategies(solve::GraphIndex(outcome.rows.graph).swaps ? problem.graph : outcome.rows.graph);
   if (!outcome.result.error.empty())
     return outcome;
+  outcome.result.bound = std::min(outcome.result.bound, least);
   std::string wrong = wrongWith(outcome.rows.graph, outcome.result);
   if (wrong.empty())
     wrong = solve::checkRows(problem.graph, outcome.rows);

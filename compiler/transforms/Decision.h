@@ -103,6 +103,9 @@ struct DecideOutcome {
 // The step as it is, and with ranges in row blocks.
 std::vector<solve::Variant> rowVariants(const analysis::Step &, const analysis::StepProblem &, const DecideOptions &,
                                         std::string &error);
+// Bytes of the arena that no plan can do without in blocks of any size that somebody may ask for; INT64_MAX if there are none, or if a size was
+// asked for: then the variants are all there is.
+int64_t boundOfRowBlocks(const analysis::Step &, const analysis::StepProblem &, const DecideOptions &);
 // For a function of kernels: searches a plan, has it checked, and writes it on the function if it is feasible.
 DecideOutcome decidePlan(mlir::func::FuncOp function, const DecideOptions &);
 

@@ -1,6 +1,7 @@
 // RowVariants.cpp: the graphs that the planner chooses among: the step as it is, and with its widest work, then also its
 // second widest, and so on, in row blocks of several sizes.
 #include "compiler/analysis/RowWise.h"
+#include "compiler/solve/MemoryBound.h"
 #include "compiler/transforms/Decision.h"
 #include "dialects/nn/Grain.h"
 #include "dialects/nn/NN.h"
@@ -11,8 +12,26 @@
 
 namespace cinch {
 
+namespace {
+// Blocks that a program allows.
+class BlockRules {
+public:
+  BlockRules(mlir::func::FuncOp function, const solve::StepGraph &graph)
+      : positions(graph.positions), whole(nn::grainOf(function) > 0 || graph.grain > 1), together(nn::sumsBlocks(function) ? nn::kRowsOfBlocks : 1) {}
+  bool allow(const solve::RowBlock &block) const { return block.positions == positions || (!whole && block.positions % together == 0); }
+  std::string expected() const {
+    return whole ? "whole examples, since there is a grain or a group_mean" : "whole examples or a multiple of 32 positions, as products of bf16 and tf32 do";
+  }
+
+private:
+  int64_t positions;
+  bool whole; // sums in blocks of examples, or means of groups: no example may be cut, not even where a block is one example
+  int64_t together;
+};
+} // namespace
+
 // The sizes of blocks that the program and the options allow. `error`: the one that was asked for is none of them.
-static std::vector<solve::RowBlock> allowedBlocks(const analysis::Step &step, const solve::StepGraph &graph, const DecideOptions &options,
+static std::vector<solve::RowBlock> allowedBlocks(const BlockRules &rules, const solve::StepGraph &graph, const DecideOptions &options,
                                                   std::string &error) {
   std::vector<solve::RowBlock> sizes = solve::rowBlockSizes(graph);
   if (options.rowBlocks > 0) {
@@ -32,17 +51,9 @@ static std::vector<solve::RowBlock> allowedBlocks(const analysis::Step &step, co
     if (!allowed || !error.empty())
       return {};
   }
-  // Sums in blocks of examples, or means of groups: no example may be cut, not even where a block is one example.
-  std::string whole = "whole examples, since there is a grain or a group_mean";
-  if (nn::grainOf(step.function) > 0 || graph.grain > 1)
-    llvm::erase_if(sizes, [&](const solve::RowBlock &block) { return block.positions < graph.positions; });
-  mlir::func::FuncOp function = step.function;
-  if (nn::sumsBlocks(function) && !sizes.empty()) {
-    llvm::erase_if(sizes, [&](const solve::RowBlock &block) { return block.positions < graph.positions && block.positions % nn::kRowsOfBlocks; });
-    whole = "whole examples or a multiple of 32 positions, as products of bf16 and tf32 do";
-  }
+  llvm::erase_if(sizes, [&](const solve::RowBlock &block) { return !rules.allow(block); });
   if (sizes.empty() && options.rowBlocks > 0)
-    error = "expected blocks of rows that hold " + whole + "; got " + std::to_string(options.rowBlocks) + " of the " +
+    error = "expected blocks of rows that hold " + rules.expected() + "; got " + std::to_string(options.rowBlocks) + " of the " +
             std::to_string(graph.positions) + " rows of an example";
   return sizes;
 }
@@ -77,6 +88,8 @@ static std::vector<std::vector<solve::RowRange>> rangesByWidth(const solve::Step
   return classes;
 }
 
+static int64_t rowsOf(const solve::RowBlock &block) { return block.examples * block.positions; }
+
 // Of a kernel that makes rows around the block: a copy of it that does.
 static int64_t scratchOnRows(const analysis::Step &step, const analysis::StepProblem &problem, const solve::KernelRows &rows,
                              const kernels::TargetInfo &target) {
@@ -107,6 +120,70 @@ static std::vector<int64_t> scratchOnBlock(const analysis::Step &step, const sol
   return scratch;
 }
 
+namespace {
+// The step with work in blocks.
+class BlockedSteps {
+public:
+  BlockedSteps(const analysis::Step &step, const analysis::StepProblem &problem, const analysis::Target &target)
+      : step(step), problem(problem), target(target.kernels()),
+        images(llvm::any_of(problem.graph.kernels, [](const solve::Kernel &kernel) { return !kernel.reach.empty(); })) {}
+
+  // With each class of ranges, where it can be so.
+  std::vector<solve::Variant> of(const solve::RowBlock &block, llvm::ArrayRef<std::vector<solve::RowRange>> classes) {
+    std::vector<solve::Variant> variants;
+    std::vector<int64_t> scratch = scratchOnBlock(step, problem.graph, block, specs, target);
+    auto runs = [&](const solve::RowRange &range) { return llvm::all_of(range.kernels, [&](int k) { return scratch[k] >= 0; }); };
+    for (const std::vector<solve::RowRange> &ranges : classes) {
+      if (!images && !llvm::all_of(ranges, runs))
+        continue;
+      solve::Variant variant;
+      variant.rows = solve::withRowBlocks(problem.graph, ranges, block, [&](int k, const solve::KernelRows *rows) {
+        return rows && images ? scratchOnRows(step, problem, *rows, target) : scratch[size_t(k)];
+      });
+      if (!variant.rows.error.empty())
+        continue;
+      variant.name = std::to_string(ranges.size()) + (ranges.size() == 1 ? " range" : " ranges") + " in blocks of " + std::to_string(rowsOf(block)) + " rows";
+      variants.push_back(std::move(variant));
+    }
+    return variants;
+  }
+
+private:
+  const analysis::Step &step;
+  const analysis::StepProblem &problem;
+  analysis::KernelSpecs specs;
+  const kernels::TargetInfo target;
+  const bool images;
+};
+} // namespace
+
+// Bytes that are proven of work in such blocks at the micro-batch that needs least; INT64_MAX where there can be no such blocks.
+static int64_t boundOf(BlockedSteps &blocked, const solve::RowBlock &block, llvm::ArrayRef<std::vector<solve::RowRange>> classes, int64_t asked) {
+  int64_t least = INT64_MAX;
+  std::vector<solve::Variant> variants = classes.empty() ? std::vector<solve::Variant>() : blocked.of(block, classes.take_back());
+  for (const solve::Variant &variant : variants)
+    for (int64_t microbatch : solve::microbatches(variant.rows.graph))
+      if (asked <= 0 || asked == microbatch)
+        least = std::min(least, solve::memoryBound(variants, microbatch));
+  return least;
+}
+
+// Where memory is short there may be blocks smaller than those that are worth trying elsewhere: those of which the fewest bytes are proven, of
+// equals the largest. They are slow, so that what is proven of them rules them out where there is more memory.
+static std::optional<solve::RowBlock> leanestBlock(BlockedSteps &blocked, const BlockRules &rules, const solve::StepGraph &graph,
+                                                   llvm::ArrayRef<solve::RowBlock> tried, llvm::ArrayRef<std::vector<solve::RowRange>> classes) {
+  const int64_t below = tried.empty() ? graph.batch * graph.positions : rowsOf(tried.front());
+  std::optional<solve::RowBlock> leanest;
+  int64_t least = INT64_MAX;
+  for (const solve::RowBlock &block : solve::possibleRowBlocks(graph)) {
+    if (!rules.allow(block) || rowsOf(block) >= below)
+      continue;
+    if (int64_t bytes = boundOf(blocked, block, classes, 0); bytes < INT64_MAX && bytes <= least)
+      least = bytes, leanest = block;
+  }
+  return leanest;
+}
+
 std::vector<solve::Variant> rowVariants(const analysis::Step &step, const analysis::StepProblem &problem,
                                         const DecideOptions &options, std::string &error) {
   const solve::StepGraph &graph = problem.graph;
@@ -126,36 +203,37 @@ std::vector<solve::Variant> rowVariants(const analysis::Step &step, const analys
     error = noWork;
     return variants;
   }
-  std::vector<solve::RowBlock> sizes = allowedBlocks(step, graph, options, error);
-  if (!error.empty() || sizes.empty())
+  const BlockRules rules(step.function, graph);
+  std::vector<solve::RowBlock> sizes = allowedBlocks(rules, graph, options, error);
+  if (!error.empty())
     return variants;
   if (options.rowBlocks > 0 && !classes.empty())
     classes.erase(classes.begin(), classes.end() - 1);
-  bool images = llvm::any_of(graph.kernels, [](const solve::Kernel &kernel) { return !kernel.reach.empty(); });
-  analysis::KernelSpecs specs;
-  const kernels::TargetInfo target = options.target.kernels();
-  for (const solve::RowBlock &block : sizes) {
-    std::vector<int64_t> scratch = scratchOnBlock(step, graph, block, specs, target);
-    auto runs = [&](const solve::RowRange &range) { return llvm::all_of(range.kernels, [&](int k) { return scratch[k] >= 0; }); };
-    for (const std::vector<solve::RowRange> &ranges : classes) {
-      if (!images && !llvm::all_of(ranges, runs))
-        continue;
-      solve::Variant variant;
-      variant.rows = solve::withRowBlocks(graph, ranges, block, [&](int k, const solve::KernelRows *rows) {
-        return rows && images ? scratchOnRows(step, problem, *rows, target) : scratch[size_t(k)];
-      });
-      if (!variant.rows.error.empty())
-        continue;
-      variant.name = std::to_string(ranges.size()) + (ranges.size() == 1 ? " range" : " ranges") +
-                     " in blocks of " + std::to_string(block.examples * block.positions) + " rows";
-      variants.push_back(std::move(variant));
-    }
-  }
+  BlockedSteps blocked(step, problem, options.target);
+  auto add = [&](const solve::RowBlock &block) { llvm::append_range(variants, blocked.of(block, classes)); };
+  if (std::optional<solve::RowBlock> block = options.rowBlocks == 0 ? leanestBlock(blocked, rules, graph, sizes, classes) : std::nullopt)
+    add(*block);
+  for (const solve::RowBlock &block : sizes)
+    add(block);
   if (options.rowBlocks > 0 && variants.size() > 1)
     variants.erase(variants.begin());
   else if (options.rowBlocks > 0 && options.rowsAsked == 0)
     error = noWork;
   return variants;
+}
+
+int64_t boundOfRowBlocks(const analysis::Step &step, const analysis::StepProblem &problem, const DecideOptions &options) {
+  const solve::StepGraph &graph = problem.graph;
+  int64_t least = INT64_MAX;
+  std::vector<std::vector<solve::RowRange>> classes = options.rowBlocks == 0 ? rangesByWidth(graph) : std::vector<std::vector<solve::RowRange>>();
+  if (classes.empty())
+    return least;
+  const BlockRules rules(step.function, graph);
+  BlockedSteps blocked(step, problem, options.target);
+  for (const solve::RowBlock &block : solve::possibleRowBlocks(graph))
+    if (rules.allow(block))
+      least = std::min(least, boundOf(blocked, block, classes, options.search.microbatch));
+  return least;
 }
 
 } // namespace cinch

@@ -1,13 +1,14 @@
 #!/usr/bin/python3
 """Plans at random budgets, on the models of the tree: a smaller budget never peaks higher, a larger one is never predicted slower,
 `auto` is never predicted slower than a named strategy that fits, one byte less than the smallest budget is refused, and no plan is below the
-proven bound. Some programs may be planned as several steps, with copies of their weights and without; what is proven holds for all of them, and each of several
+proven bound. What a refusal names holds for blocks of rows of any size. Some programs may be planned as several steps, with copies of their weights and without; what is proven holds for all of them, and each of several
 workers.
 
 usage: monotone.py [--count N] [--seed S]
 """
 import argparse
 import json
+import pathlib
 import random
 import re
 
@@ -77,7 +78,22 @@ train net on train seed 1 {
   steps 3
 }
 """, ["--target", "nvidia"]),
+    "vocabulary": ("""dim B = 2 batch, T = 96, V = 512, D = 16
+data train = text("t.txt", window = T + 1) -> (text: i32[B, T + 1] below V)
+model lm(x: i32[B, T] below V) -> f32[B, T, V] {
+  use e = embedding[V, D], o = linear[V]
+  return o(e(x))
 }
+train lm on train seed 3 {
+  loss = mean[B, T] cross_entropy(lm(text[:, :T]), text[:, 1:])
+  predict first = f32(text[:, 0])
+  optimizer sgd(lr = 1)
+  steps 3
+}
+""", []),
+}
+# Of these it is tried whether blocks of rows that somebody asks for need less than what is named, or is proven, without asking.
+IN_BLOCKS = {"vocabulary": ["1", "2", "8", "32", "96", "192"]}
 NAMED = ["none", "all", "sqrt", "every:2", "cheap", "marked"]
 verdicts = programs.Verdicts()
 
@@ -89,14 +105,23 @@ def planned(model, options, budget, strategy="auto"):
     return json.loads(done.stdout[done.stdout.index("{"):]) if done.returncode == 0 else None
 
 
-def smallest(model, options):
+def refused(model, options):
+    """The smallest budget that compiles, and the proven bound."""
     done = programs.call([programs.CINCH, "plan", str(ROOT / model), *options, "--memory-budget", "1KiB"], allowed=(1,))
-    return int(re.search(r"smallest budget that compiles: (\d+) bytes", done.stdout).group(1))
+    return [int(re.search(words + r": +(\d+) bytes", done.stdout).group(1)) for words in ("smallest budget that compiles", "proven lower bound")]
+
+
+def try_blocks(model, options, sizes):
+    least, bound = refused(model, options)
+    for rows in sizes:
+        own, _ = refused(model, [*options, "--row-blocks", rows])
+        verdicts.expect(least <= own and bound <= own,
+                        "%s: blocks of %s rows need %d bytes, the smallest budget is %d, the bound %d" % (model, rows, own, least, bound))
 
 
 def try_model(model, options, count, seed):
     rng = random.Random(seed)
-    low, whole = smallest(model, options), planned(model, options, None)
+    low, whole = refused(model, options)[0], planned(model, options, None)
     workers = whole.get("schedule", {}).get("workers", 1)  # each has the budget
     high = whole["memory"] // workers
     verdicts.expect(planned(model, options, low - 1) is None, "%s: one byte less than %d is refused" % (model, low))
@@ -126,6 +151,8 @@ def main():
         try:
             # Steps with copies and without take turns among close budgets.
             try_model(*item, arguments.count * (2 if "--stages" in item[1] else 1), arguments.seed)
+            if sizes := IN_BLOCKS.get(pathlib.Path(item[0]).stem):
+                try_blocks(*item, sizes)
         except programs.Failure as failure:
             verdicts.expect(False, "%s: %s" % (item[0], failure))
 

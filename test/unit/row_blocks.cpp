@@ -269,6 +269,14 @@ static void testRefused() {
         expect(positions % b.positions == 0 && batch % b.examples == 0 && (b.examples == 1 || b.positions == positions) &&
                    b.examples * b.positions < batch * positions,
                "sizes divide");
+      std::vector<RowBlock> possible = possibleRowBlocks(other.g);
+      for (size_t i = 0; i < possible.size(); ++i) {
+        RowBlock b = possible[i], found;
+        int64_t rows = b.examples * b.positions;
+        expect(i == 0 ? rows == 1 : rows > possible[i - 1].examples * possible[i - 1].positions, "blocks that are possible begin with a row and grow");
+        expect(rowBlockOf(other.g, rows, found, error) && found.examples == b.examples && found.positions == b.positions, "each may be asked for");
+      }
+      same(possible.back().examples * possible.back().positions, batch * positions, "the last is the batch");
     }
 }
 
