@@ -1,13 +1,14 @@
 // conv.cpp: generated convolution kernels beside oneDNN's, forward, data gradient and weight gradient, one thread, alternating rounds
 // in one process.
 //
-//   bench_conv [--cpu NAME] [--batch N] [--rounds N] [FILTER]
+//   bench_conv [--cpu NAME] [--batch N] [--rounds N] [--direct] [FILTER]
 //
 // Images lie channels last on both sides. oneDNN chooses the order of its filters, and what it takes to bring them into that order
 // is not counted; our packing is part of our time. A row's ratio is the median over the rounds of (oneDNN's time / ours): above 1
 // ours is faster. With an AVX2 CPU oneDNN is held to AVX2, too.
 #include "compiler/analysis/Specs.h"
 #include "compiler/target/Object.h"
+#include "compiler/transforms/ChooseWinograd.h"
 #include "test/kernels/KernelHarness.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -26,6 +27,7 @@ using namespace cinch;
 namespace {
 
 int64_t batch = 4;
+bool winograd = true; // where the compiler takes it
 
 struct Layer {
   const char *name;
@@ -112,6 +114,8 @@ bool specOf(const Layer &layer, Gives gives, kernels::ConvSpec &spec) {
   mlir::OwningOpRef<mlir::ModuleOp> module = mlir::parseSourceString<mlir::ModuleOp>(textOf(layer, gives), &context);
   if (!module)
     return false;
+  if (winograd)
+    chooseWinograd(*module);
   bool found = false;
   module->walk([&](nn::ConvOp op) {
     auto bufferOf = [&](mlir::Value value) { return value == op.getLhs() ? 0 : value == op.getRhs() ? 1 : 2; };
@@ -250,12 +254,14 @@ int main(int argc, char **argv) {
       rounds = std::max(1, std::atoi(argv[++i]));
     else if (!std::strcmp(argv[i], "--batch") && i + 1 < argc)
       batch = std::max(1, std::atoi(argv[++i]));
+    else if (!std::strcmp(argv[i], "--direct"))
+      winograd = false;
     else if (!std::strcmp(argv[i], "--quick"))
       rounds = 1;
     else if (argv[i][0] != '-')
       filter = argv[i];
     else {
-      std::fprintf(stderr, "usage: bench_conv [--cpu NAME] [--batch N] [--rounds N] [FILTER]\n");
+      std::fprintf(stderr, "usage: bench_conv [--cpu NAME] [--batch N] [--rounds N] [--direct] [FILTER]\n");
       return 2;
     }
   }

@@ -1,7 +1,7 @@
 """The floor of a step: how long its products, convolutions and attention take if every FMA of the machine's peak is one of theirs.
 
 Their operations are those of the plan (`cinch plan --json`), which counts attention's causal half and everything of a loop over time; of
-convolutions what lies outside of an image is left out. The peak is that of FMAs on registers alone (`bench_peak`), measured beside the steps.
+convolutions what lies outside of an image is left out, but for those by Winograd's minimal filtering, which have fewer products anyway. The peak is that of FMAs on registers alone (`bench_peak`), measured beside the steps.
 """
 import os
 import re
@@ -10,7 +10,7 @@ import subprocess
 from harness import programs
 
 PRODUCTS = ("product", "attention", "attention_grad")
-CONV = re.compile(r"nn\.conv +(\w+) .*stride \[(\d+), (\d+)\] pad \[(\d+), (\d+)\] dilate \[(\d+), (\d+)\].* : "
+CONV = re.compile(r"nn\.conv +(\w+) .*stride \[(\d+), (\d+)\] pad \[(\d+), (\d+)\] dilate \[(\d+), (\d+)\](.*) : "
                   r"\(tensor<([\dx]+)x\w+[^)]*?>, tensor<([\dx]+)x\w+[^)]*?>\) -> tensor<([\dx]+)x\w+")
 
 
@@ -23,7 +23,9 @@ def outside(text):
     """Operations of a step's convolutions that meet what lies outside of their images, counted as the plan counts them."""
     count = 0
     for gives, *numbers, left, right, result in CONV.findall(text):
-        stride, pad, dilate = numbers[0:2], numbers[2:4], numbers[4:6]
+        stride, pad, dilate, attributes = numbers[0:2], numbers[2:4], numbers[4:6], numbers[6]
+        if "nn.winograd" in attributes:
+            continue
         shapes = {"left": left, "right": right, "result": result}
         roles = {"output": ("left", "right", "result"), "image": ("result", "right", "left"), "filter": ("left", "result", "right")}[gives]
         image, window, output = ([int(size) for size in shapes[role].split("x")] for role in roles)

@@ -9,6 +9,7 @@
 #include "compiler/kernels/ElemFacts.h"
 #include "dialects/nn/Grain.h"
 #include "dialects/nn/TensorCores.h"
+#include "dialects/nn/Winograd.h"
 
 #include <array>
 #include <numeric>
@@ -37,6 +38,9 @@ struct Convolution {
   Elem elem = Elem::F32;
   bool rounded = false; // of bf16
   bool tf32 = false;    // of f32 on tensor cores
+  bool winograd = false; // an output or an image, by minimal filtering
+  int64_t firstRow = 0;
+  bool movesRows = false;
 
   int64_t groupIn() const { return filterShape[2]; }
   int64_t groupOut() const { return filterShape[3] / groups; }
@@ -50,6 +54,7 @@ struct Convolution {
     if (spec.pairs || spec.tf32)
       spec.anew = ofFilter ? (batch >= 0 && !grained ? 1 : 0) : apart ? 2 : 1;
   }
+  void setWinograd(ContractSpec &spec) const { spec.winograd = winograd, spec.firstRow = firstRow, spec.movesRows = movesRows; }
   // Strides of axis 0 (rows), 1 (columns) or 2 (channels).
   int64_t ofImage(int axis) const { return image.strides[leads + axis]; }
   int64_t ofOutput(int axis) const { return output.strides[leads + axis]; }
@@ -121,7 +126,7 @@ ContractSpec contraction(Elem elem, View a, View b, View c, int64_t Dim::*inA, i
   return spec;
 }
 
-// Adds a bound, unless nothing can be beyond it.
+// Adds a bound, unless nothing can be beyond it and the spec does without.
 void addBound(ContractSpec &spec, const Dims &batch, const Dims &m, const Dims &k, int64_t offset, int64_t size, int64_t Dim::*stride) {
   Bound bound{offset, size, {}};
   int64_t least = offset, most = offset;
@@ -131,7 +136,7 @@ void addBound(ContractSpec &spec, const Dims &batch, const Dims &m, const Dims &
       int64_t reach = (dim.size - 1) * (dim.*stride);
       (reach < 0 ? least : most) += reach;
     }
-  if (least < 0 || most >= size)
+  if (spec.winograd || least < 0 || most >= size)
     spec.bounds.push_back(bound);
 }
 
@@ -147,6 +152,7 @@ ContractSpec givingOutputOrFilter(const Convolution &c, bool filter) {
                                            m, {c.channelsOut()}, k)
                              : contraction(c.elem, a, c.filter, c.output, &Dim::image, &Dim::filter, &Dim::output, group,
                                            m, {c.channelsOut()}, k);
+  c.setWinograd(spec);
   addBound(spec, group, m, k, -c.pad[0], c.imageSize(0), &Dim::row);
   addBound(spec, group, m, k, -c.pad[1], c.imageSize(1), &Dim::column);
   return spec;
@@ -189,6 +195,7 @@ ContractSpec givingImage(const Convolution &c, int64_t row, int64_t column) {
   k.push_back(c.channelsOut());
   Dims group = c.group();
   ContractSpec spec = contraction(c.elem, a, b, to, &Dim::output, &Dim::filter, &Dim::image, group, m, {c.channelsIn()}, k);
+  c.setWinograd(spec);
   addBound(spec, group, m, k, phases[0].firstOutput, c.outputSize(0), &Dim::row);
   addBound(spec, group, m, k, phases[1].firstOutput, c.outputSize(1), &Dim::column);
   return spec;
@@ -212,6 +219,9 @@ bool convSpec(nn::ConvOp op, llvm::function_ref<int(Value)> bufferOf, bool accum
   c.groups = int64_t(op.getGroups());
   c.rounded = elemOf(op.getLhs()) == Elem::BF16 || elemOf(op.getRhs()) == Elem::BF16;
   c.tf32 = op->hasAttr(nn::kTF32Attr);
+  c.winograd = op->hasAttr(nn::kWinogradAttr);
+  if (auto rows = op->getAttrOfType<DenseI64ArrayAttr>(nn::kWinogradRowsAttr))
+    c.firstRow = rows[0], c.movesRows = rows[1] != 0;
   c.elem = c.rounded ? Elem::F32 : elemOf(op.getResult());
   if (op.getGives() != nn::ConvPart::Image) {
     ContractSpec only = givingOutputOrFilter(c, op.getGives() == nn::ConvPart::Filter);

@@ -22,6 +22,10 @@ static constexpr double kAmxProducts = 700e9, kAmxAttends = 140e9, kAmxGain = 4.
 // By vdpbf16ps: 200 to 215 of products and 100 to 120 of attention on a core of Zen 4, where those of f32 reached 108, 75 and 83.
 static constexpr double kDotGain = 1.9, kDotAttendGain = 1.4;
 
+// Convolutions by Winograd's minimal filtering: of the rate of other products, for operands are transformed, too (an Emerald Rapids, `bench/run conv`: 0.8
+// with 128 channels, 0.7 with 64 and 256, 0.55 with 16).
+static constexpr double kWinogradShare = 0.7;
+
 // Of one core: what its second-level cache holds, and hands out. (Zen 4, Zen 5 and Skylake's servers have 1 MiB, later ones of Intel 2 MiB; on an
 // Emerald Rapids loops over less went at 35 to 58 GB/s a core.)
 static constexpr int64_t kNearBytes = 1 << 20;
@@ -74,6 +78,8 @@ static double rateOf(plan::KernelOp op, const KernelSpec &spec, const MachineRat
   if (machine.tensor > 0 && spec.isOfTensorCores())
     return spec.isAttention() ? machine.tensorAttend : machine.tensor;
   double rate = machine.*traitsOf(op.getKind()).rate;
+  if (auto *conv = std::get_if<kernels::ConvSpec>(&spec.work); conv && conv->parts.front().winograd)
+    rate *= kWinogradShare;
   // Rates are those of f32; a vector holds half as many f64.
   return elemOf(op.getOutputs().front()) == kernels::Elem::F64 ? rate / 2 : rate;
 }

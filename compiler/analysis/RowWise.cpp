@@ -3,6 +3,7 @@
 
 #include "compiler/analysis/Specs.h"
 #include "dialects/nn/NN.h"
+#include "dialects/nn/Winograd.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -314,6 +315,8 @@ void takeRows(plan::KernelOp kernel, const RowSpace &space, const solve::TripRow
       pad[0] = made.first + reach.to - solve::rowsNeeded(reach, made).first * reach.down;
     }
     window->setAttr("pad", builder.getDenseI64ArrayAttr(pad));
+    if (window->hasAttr(nn::kWinogradAttr))
+      window->setAttr(nn::kWinogradRowsAttr, builder.getDenseI64ArrayAttr({made.first & 1, made.step & 1}));
   }
   for (Operation *op : own) {
     bool view = window && op != window; // of as many rows as its operand has by now

@@ -113,7 +113,7 @@ void ContractEmitter::moveA(Origin &origin, const ContractDims &dims, Value line
 
 // ---- Loops ----------------------------------------------------------------------------------------------------------
 
-void ContractEmitter::emitBody(Value arena, Value offsets, Value thread, Value threads, int64_t scratchBytes) {
+void ContractEmitter::emitBody(Value arena, Value offsets, Value context, Value thread, Value threads, int64_t scratchBytes) {
   auto bufferAt = [&](int buffer, Elem elem) {
     Value bytes = memref::LoadOp::create(builder, loc, offsets, number(buffer));
     return viewOf(arena, arith::IndexCastOp::create(builder, loc, builder.getIndexType(), bytes), elem);
@@ -135,6 +135,8 @@ void ContractEmitter::emitBody(Value arena, Value offsets, Value thread, Value t
     }
     threadScratch = mul(thread, scratchBytes / plan.bytes);
   }
+  if (plan.byWinograd)
+    return emitWinograd(context, thread, threads);
 
   if (plan.amx)
     Amx(builder, loc).configure();
@@ -373,7 +375,7 @@ func::FuncOp buildContract(OpBuilder &builder, ModuleOp module, const std::strin
     function->setAttr(kFlushesAttr, builder.getUnitAttr());
   builder.setInsertionPoint(entry.getTerminator());
   ContractEmitter(builder, builder.getUnknownLoc(), plan)
-      .emitBody(entry.getArgument(0), entry.getArgument(1), entry.getArgument(3), entry.getArgument(4),
+      .emitBody(entry.getArgument(0), entry.getArgument(1), entry.getArgument(2), entry.getArgument(3), entry.getArgument(4),
                 plan.scratchElems() * plan.bytes);
   return function;
 }

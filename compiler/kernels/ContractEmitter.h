@@ -25,7 +25,7 @@ public:
 
   // The body of the kernel; the arguments of the function as the kernel ABI has them. Bytes of scratch a thread: of the whole
   // kernel, of which this may be a part.
-  void emitBody(mlir::Value arena, mlir::Value offsets, mlir::Value thread, mlir::Value threads, int64_t scratchBytes);
+  void emitBody(mlir::Value arena, mlir::Value offsets, mlir::Value context, mlir::Value thread, mlir::Value threads, int64_t scratchBytes);
 
 private:
   using Value = mlir::Value;
@@ -160,6 +160,28 @@ private:
   mlir::SmallVector<Value> planarStep(const PlanarTile &, mlir::ValueRange chains);
   Value placesOfC(Value at, int64_t alive);
   void storePlaces(Value values, Value at, int64_t alive);
+
+  // By Winograd's minimal filtering (ContractWinograd.cpp).
+  void emitWinograd(Value context, Value thread, Value threads);
+  void transformFilter(Range columns);
+  void transformPanel(Value column, Value panel, int64_t columns);
+  void storeTaps(llvm::ArrayRef<Value> taps, Value at);
+  struct TileRow {           // of tiles beside each other
+    Value a, c;              // where the image begins that it lies in
+    Value output;            // number of its first row of outputs in C; it may be outside
+  };
+  TileRow tileRowAt(Value number, Value firstRow);
+  void transformRow(const TileRow &, Value to);
+  struct Patch {
+    llvm::SmallVector<Value, 4> rowExists; // none: all do
+    llvm::SmallVector<bool, 4> columnExists;
+  };
+  void transformPatch(Value source, Value to, const Patch &);
+  mlir::SmallVector<Value> loadPatch(Value source, const Patch &, int64_t alive);
+  void winogradTile(Value firstOfBlock, Value first, Value count, Value panel, Value column, int64_t columns, Value firstRow);
+  void putTogether(const TileRow &, Value tile, Value products, Value column, int64_t columns);
+  Value loadApart(Value memory, Value index, int64_t stride, int64_t alive);
+  void storeApart(Value vector, Value memory, Value index, int64_t stride, int64_t alive);
 
   // What lies outside of A (ContractOutside.cpp).
   Value magnitudes(Value vector);

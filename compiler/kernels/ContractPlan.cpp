@@ -35,14 +35,22 @@ int64_t ContractPlan::blocksK() const {
 using solve::roundUp;
 
 int64_t ContractPlan::scratchB() const {
+  if (byWinograd)
+    return kWinogradProducts * winograd.imageOfProduct();
   if (packA == PackedA::Band)
     return roundUp(band.elems(), 16);
   return packA == PackedA::No ? 0 : roundUp((mc + mr - 1) / mr * panelA() + lanes, 16);
 }
 int64_t ContractPlan::scratchTile() const {
+  if (byWinograd)
+    return scratchB() + kWinogradProducts * winograd.channels * nc;
   return scratchB() + (packB == PackedB::No ? 0 : roundUp((nc + nr() - 1) / nr() * panelB(), 16));
 }
-int64_t ContractPlan::scratchSums() const { return scratchTile() + (hasTile() ? roundUp(mr * nr(), 16) : 0); }
+int64_t ContractPlan::scratchSums() const {
+  if (byWinograd)
+    return scratchTile() + kWinogradProducts * winograd.tileRows * nr();
+  return scratchTile() + (hasTile() ? roundUp(mr * nr(), 16) : 0);
+}
 int64_t ContractPlan::scratchElems() const {
   return overLanes || nothing ? 0 : scratchSums() + sumUnits * tilesN() * mr * nr();
 }
@@ -388,6 +396,11 @@ ContractPlan planContract(const ContractSpec &given, const TargetInfo &target) {
   plan.bounds = spec.bounds;
   plan.manyRegisters = target.lanes >= 16;
   plan.prefersFewLoads = target.fewLoads;
+  if (spec.winograd && !plan.nothing) {
+    plan.byWinograd = true;
+    planWinograd(plan, spec);
+    return plan;
+  }
   ContractPlan byAmx = plan;
   formDims(plan, spec);
   if (plan.nothing || plan.overLanes)

@@ -58,11 +58,14 @@
 // size 2, under columns two apart). If all rows of A take at most half of the second-level cache, A is packed once
 // before all blocks of B.
 //
+// Winograd (a convolution of 3 x 3 taps whose spec says so): other chains over other numbers, with loops of their own (Winograd.h).
+//
 // Tiles at the edges of m and n are tiles of their own with fewer rows or vectors, so nothing is padded that is stored.
 #ifndef CINCH_COMPILER_KERNELS_CONTRACTPLAN_H
 #define CINCH_COMPILER_KERNELS_CONTRACTPLAN_H
 
 #include "compiler/kernels/Tiling.h"
+#include "compiler/kernels/Winograd.h"
 
 #include <algorithm>
 
@@ -151,6 +154,8 @@ struct ContractPlan {
   bool skips[2] = {};        // a tile and a stretch of k lie on one side of this bound: what lies outside is left out
   bool sparesPlaces = false; // Windows of a filter's gradient: a tile leaves out what places of k its tap has outside
   bool rowsInTile = false;   // Bands::OfK: `rows` are all rows of C, in one tile
+  bool byWinograd = false;
+  WinogradPlan winograd;
   // The reduction in blocks: `grain.size` of them, each from zero (k and outerK are those of one); all one chain if not.
   bool grained = false;
   ContractDim grain;

@@ -27,7 +27,7 @@ func::FuncOp buildConv(OpBuilder &builder, ModuleOp module, const std::string &n
   for (const ContractSpec &part : spec.parts) {
     ContractPlan plan = planContract(part, target);
     ContractEmitter(builder, builder.getUnknownLoc(), plan)
-        .emitBody(entry.getArgument(0), entry.getArgument(1), entry.getArgument(3), entry.getArgument(4), scratch);
+        .emitBody(entry.getArgument(0), entry.getArgument(1), entry.getArgument(2), entry.getArgument(3), entry.getArgument(4), scratch);
   }
   return function;
 }

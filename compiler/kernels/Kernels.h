@@ -105,6 +105,14 @@ struct ContractSpec {
   bool tf32 = false;
   // A and B are rounded to bf16 and subnormal numbers count as zeros, without blocks: one chain an element (a depthwise convolution).
   bool rounds = false;
+  // A convolution of 3 x 3 taps by Winograd's minimal filtering (Winograd.h): one chain over channels for each of 16 products of transformed elements,
+  // from +0.0, and 2 x 2 elements of C are put together from these. No batch dims; m ends with rows and columns, whose windows begin one element
+  // apart; k is rows and columns of taps and channels; both bounds are there, of rows and of columns. Nothing is accumulated.
+  bool winograd = false;
+  // Of a trip of a loop over blocks of rows: C's first row is the second one of its tile (firstRow = 1), or the first one (0); if the rows move, that
+  // holds where the context's kFirstPosition is even, and the other thing where it is odd.
+  int64_t firstRow = 0;
+  bool movesRows = false;
 };
 int64_t scratchBytesPerThread(const ContractSpec &, const TargetInfo & = {});
 mlir::func::FuncOp buildContract(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const ContractSpec &,

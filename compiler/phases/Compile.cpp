@@ -2,6 +2,7 @@
 #include "compiler/phases/Compile.h"
 #include "compiler/phases/ProgramHash.h"
 #include "compiler/transforms/Approximate.h"
+#include "compiler/transforms/ChooseWinograd.h"
 #include "compiler/transforms/EmitNN.h"
 #include "compiler/transforms/MultiplyInTF32.h"
 #include "compiler/transforms/NarrowOperands.h"
@@ -65,6 +66,8 @@ bool Compilation::share() {
 }
 
 bool Compilation::differentiate() {
+  if (!options.target.isDevice() && !program.train.bf16)
+    chooseWinograd(*module); // gradients are marked as what they are gradients of, and shards as the whole
   if (options.shards > 1 && !share())
     return false;
   if (refused)

@@ -2,6 +2,7 @@
 #include "compiler/phases/ProgramHash.h"
 #include "dialects/nn/NN.h"
 #include "dialects/nn/Shards.h"
+#include "dialects/nn/Winograd.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -17,7 +18,7 @@ static void forgetValues(func::FuncOp function) {
   Builder b(function.getContext());
   APFloat none(0.0), one(1.0);
   function.walk([&](Operation *op) {
-    for (StringRef hint : {nn::kKeepAttr, nn::kRecomputeAttr, nn::kStageAttr, nn::kShardHintAttr, nn::kBlockAttr, nn::kBlockEndAttr})
+    for (StringRef hint : {nn::kKeepAttr, nn::kRecomputeAttr, nn::kStageAttr, nn::kShardHintAttr, nn::kBlockAttr, nn::kBlockEndAttr, nn::kWinogradAttr})
       op->removeDiscardableAttr(hint);
     if (auto rate = dyn_cast<nn::LearningRateOp>(op)) {
       auto schedule = rate.getSchedule();

@@ -1,5 +1,6 @@
 // Costs.cpp: operation counts of the larger ops. The others stand in NNOps.td.
 #include "dialects/nn/Costs.h"
+#include "dialects/nn/Winograd.h"
 
 using namespace mlir;
 
@@ -17,9 +18,11 @@ double contractFlops(ContractOp op) {
 }
 
 // Every tap of every output, those in the padding too.
+// By Winograd's minimal filtering 16 products stand for 36; what is added to transform the operands does not count.
 double convFlops(ConvOp op) {
   auto filter = tensorOf(op.part(ConvPart::Filter)).getShape();
-  return 2 * elementsOf(op.part(ConvPart::Output)) * double(filter[0] * filter[1] * filter[2]);
+  double ofDefinition = 2 * elementsOf(op.part(ConvPart::Output)) * double(filter[0] * filter[1] * filter[2]);
+  return op->hasAttr(kWinogradAttr) ? ofDefinition * 16 / 36 : ofDefinition;
 }
 
 // Two products a score (causal: half of them), and the softmax.

@@ -6,6 +6,7 @@
 #include "dialects/nn/GradientBuilder.h"
 #include "dialects/nn/Shards.h"
 #include "dialects/nn/NN.h"
+#include "dialects/nn/Winograd.h"
 #include <cmath>
 
 using namespace mlir;
@@ -318,7 +319,10 @@ Values ConvOp::buildBackward(GradientBuilder &b, ValueRange saved, ValueRange dy
     }
     Value first = values.lookup(int(wants == ConvPart::Image ? ConvPart::Output : ConvPart::Image));
     Value second = values.lookup(int(wants == ConvPart::Filter ? ConvPart::Output : ConvPart::Filter));
-    return b.make<ConvOp>(wideType(b, tensorOf(of)), first, second, wants, getStride(), getPad(), getDilate(), getGroups()).getResult();
+    auto conv = b.make<ConvOp>(wideType(b, tensorOf(of)), first, second, wants, getStride(), getPad(), getDilate(), getGroups());
+    if ((*this)->hasAttr(kWinogradAttr) && wants != ConvPart::Filter)
+      conv->setAttr(kWinogradAttr, (*this)->getAttr(kWinogradAttr));
+    return conv.getResult();
   };
   return {wanted[0] ? gradient(getLhs(), getRhs(), saved.front()) : Value(),
           wanted[1] ? gradient(getRhs(), getLhs(), saved.back()) : Value()};

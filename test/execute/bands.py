@@ -123,6 +123,12 @@ def chains():
     yield "more padding", Chain(12, 9).conv(WIDE, 3, pad=2).conv(1, 3), False
     yield "tall taps", Chain(15, 6).conv(WIDE, 1, tall=5).conv(WIDE, 3).conv(1, 3), True
     yield "rows of a longer tensor", Chain(16, 9).conv(WIDE, 3).conv(WIDE, 3).watched().conv(1, 3), True
+    many = lambda h, w, **more: Chain(h, w).conv(16, 3).conv(20, 3, **more).conv(16, 3).conv(1, 3)
+    yield "many channels", many(16, 9), True
+    for height in (9, 10, 15):
+        yield "many channels, %d rows" % height, many(height, 8), True
+    yield "many channels, stride 2", many(32, 18, stride=2), True
+    yield "many channels, no padding", Chain(16, 10).conv(16, 3).conv(20, 3, pad=0).conv(16, 3, pad=2).conv(1, 3), False
     yield "line", Chain(64).conv(WIDE, 3).conv(WIDE, 5, dilate=2).conv(1, 3), True
     yield "line of 17, stride 2", Chain(34).conv(WIDE, 3).conv(WIDE, 3, stride=2).conv(1, 3), True
     yield "line, largest", Chain(36).conv(WIDE, 3).pool("max").conv(WIDE, 3).pool("avg").conv(1, 3), True

@@ -148,6 +148,18 @@ PROGRAMS = {
         conv((2, 13, 19), 3, 3, stride=2, pad=3, dilate=3),
         transposed((3, 12, 13), 2, 4, stride=2, pad=1),
     ],
+    # Enough channels and places for Winograd's minimal filtering, of even and odd sizes, of every padding, with panels and vectors that end within.
+    "many channels": [
+        conv((16, 9, 11), 20, 3, pad=1),
+        conv((17, 8, 10), 33, 3),
+        conv((24, 7, 10), 16, 3, pad=2),
+        conv((40, 16, 12), 50, 3, pad=1),
+        conv((19, 2, 40), 16, 3, pad=1),
+        conv((16, 35, 2), 96, 3, pad=1),
+        conv((64, 8, 8), 64, 3, pad=1),
+        transposed((16, 8, 9), 18, 3, pad=1),
+        transposed((20, 7, 9), 16, 3),
+    ],
     # Few columns of the result, so that lanes are places: squares with edges, rows that end within a vector, several rows a tile.
     "places in lanes": [
         conv((3, 30, 45), 21, 7, stride=2, pad=3),
