@@ -205,7 +205,7 @@ std::vector<solve::Variant> rowVariants(const analysis::Step &step, const analys
   }
   const BlockRules rules(step.function, graph);
   std::vector<solve::RowBlock> sizes = allowedBlocks(rules, graph, options, error);
-  if (!error.empty())
+  if (!error.empty() || (options.rowBlocks > 0 && sizes.empty())) // something else is wrong, and will be said
     return variants;
   if (options.rowBlocks > 0 && !classes.empty())
     classes.erase(classes.begin(), classes.end() - 1);

@@ -82,7 +82,9 @@ private:
       alias[argument] = resolve(loop.operandOf(argument));
     if (loop.examples())
       waiting.clear(), part = 0;
-    if (failed(number(loop.block())) || failed(copies.verifyEnd()))
+    if (failed(number(loop.block())))
+      return failure();
+    if (loop.examples() && failed(copies.verifyEnd())) // work in blocks of rows may stand between a copy's begin and its end
       return failure();
     int64_t end = now++;
     if (loop.examples() && failed(holdWaiting(loop, begin, end)))
