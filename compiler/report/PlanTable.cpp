@@ -9,6 +9,7 @@
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <cmath>
 #include <map>
 
 namespace cinch::report {
@@ -154,12 +155,12 @@ static void printTradeOff(llvm::raw_ostream &out, const Compilation &compilation
   auto isThis = [&](const solve::LadderPoint &point) {
     return point.arenaBytes == decision.arenaBytes && point.microbatch == decision.microbatch;
   };
-  // Neighbours that differ by less than a sixteenth of the whole range are passed over.
-  double range = curve.front().seconds - curve.back().seconds, last = 0;
+  // What is shown is quicker than the one before by a sixteenth of the way from the slowest to the quickest, in ratios.
+  double least = std::pow(curve.front().seconds / curve.back().seconds, 1.0 / 16), last = 0;
   std::vector<solve::LadderPoint> shown;
   for (size_t i = 0; i < curve.size(); ++i) {
     const solve::LadderPoint &point = curve[i];
-    if (i > 0 && i + 1 < curve.size() && !isThis(point) && last - point.seconds < range / 16)
+    if (i > 0 && i + 1 < curve.size() && !isThis(point) && last < point.seconds * least)
       continue;
     last = point.seconds;
     shown.push_back(point);
