@@ -1,7 +1,8 @@
 """The floor of a step: how long its products, convolutions and attention take if every FMA of the machine's peak is one of theirs.
 
 Their operations are those of the plan (`cinch plan --json`), which counts attention's causal half and everything of a loop over time; of
-convolutions what lies outside of an image is left out, but for those by Winograd's minimal filtering, which have fewer products anyway. The peak is that of FMAs on registers alone (`bench_peak`), measured beside the steps.
+convolutions what lies outside of an image is left out. Those by Winograd's minimal filtering count with all of their 16 products for 2 x 2 outputs.
+The peak is that of FMAs on registers alone (`bench_peak`), measured beside the steps.
 """
 import os
 import re

@@ -22,8 +22,8 @@ static constexpr double kAmxProducts = 700e9, kAmxAttends = 140e9, kAmxGain = 4.
 // By vdpbf16ps: 200 to 215 of products and 100 to 120 of attention on a core of Zen 4, where those of f32 reached 108, 75 and 83.
 static constexpr double kDotGain = 1.9, kDotAttendGain = 1.4;
 
-// Convolutions by Winograd's minimal filtering: of the rate of other products, for operands are transformed, too (an Emerald Rapids, `bench/run conv`: 0.8
-// with 128 channels, 0.7 with 64 and 256, 0.55 with 16).
+// A convolution by Winograd's minimal filtering makes its products at this share of the usual rate, since it transforms its operands, too. On an Emerald
+// Rapids it was 0.8 with 128 channels, 0.7 with 64 and 256, and 0.55 with 16 (`bench/run conv`).
 static constexpr double kWinogradShare = 0.7;
 
 // Of one core: what its second-level cache holds, and hands out. (Zen 4, Zen 5 and Skylake's servers have 1 MiB, later ones of Intel 2 MiB; on an
