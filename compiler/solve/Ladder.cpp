@@ -204,17 +204,25 @@ std::vector<int> Planner::lowerEnd(int64_t b, double &fastest) const {
 }
 
 // Where much is computed again, local search depends on what it gave up first: it is disturbed and done again, from the best of these bytes
-// and from what was found for more bytes.
-void Planner::deepen(int64_t b) {
-  if (std::find(deepened.begin(), deepened.end(), b) != deepened.end())
+// and from what was found for more bytes. `arenaBudget`: the smallest rung, which takes most of the time, is searched only where its room is
+// within it.
+void Planner::deepen(int64_t b, int64_t arenaBudget) {
+  auto known = std::find_if(deepened.begin(), deepened.end(), [&](const SmallestSearch &search) { return search.microbatch == b; });
+  if (known == deepened.end())
+    known = deepened.insert(deepened.end(), deepenToSmallest(b));
+  if (known->rung < 0 || known->room > arenaBudget)
     return;
-  deepened.push_back(b);
-  double fastest;
-  std::vector<int> lower = lowerEnd(b, fastest);
-  Loops above; // what was found of larger rungs
+  addPacked(*known);
+  known->rung = -1;
+}
+
+// All rungs of the lower end but the smallest, and what the search of that one begins with.
+Planner::SmallestSearch Planner::deepenToSmallest(int64_t b) {
+  SmallestSearch smallest{b};
+  std::vector<int> lower = lowerEnd(b, smallest.fastest);
   size_t kernels = index.loop.size();
   if (lower.empty() || kernels > kDeep.mostKernels)
-    return;
+    return smallest;
   // Of many rungs some, the smallest among them.
   size_t every = (lower.size() + kDeep.mostRungs - 1) / kDeep.mostRungs;
   std::reverse(lower.begin(), lower.end());
@@ -230,25 +238,27 @@ void Planner::deepen(int64_t b) {
   };
   for (int rung : lower)
     all += weight(rung);
+  auto triesOf = [&](int rung) {
+    return int(std::min(double(kDeep.kernelTries) / double(kernels) * weight(rung) / all, double(kDeep.triesAKernel * kernels)));
+  };
   int steps = kRefine.steps(kernels);
   Timeline line(index);
   Refiner refiner(index, b);
-  for (size_t i = 0; i < lower.size(); ++i) {
-    int tries = int(std::min(double(kDeep.kernelTries) / double(kernels) * weight(lower[i]) / all, double(kDeep.triesAKernel * kernels)));
+  for (size_t i = 0; i + 1 < lower.size(); ++i) {
     int64_t target = rungs[lower[i]].peakLive;
-    if (i + 1 == lower.size()) { // its place in this micro-batch's ladder does not depend on what was asked before
-      std::vector<int> ladder = ladderOf(b);
-      auto seed = uint64_t(std::find(ladder.begin(), ladder.end(), lower[i]) - ladder.begin());
-      return addPacked(refiner, lower[i], above, kDeep.lastTimes * tries, steps, seed, fastest);
-    }
-    std::vector<int> loop = shakenFrom(refiner, startsOf(refiner, lower[i], above, target, steps), target, tries, steps, i, {});
+    std::vector<int> loop =
+        shakenFrom(refiner, startsOf(refiner, lower[i], smallest.above, target, steps), target, triesOf(lower[i]), steps, i, {});
     double seconds = predictedSeconds(index, b, loop);
-    if (seconds >= fastest && seconds < rungs[lower[i]].seconds && line.build(b, loop)) {
+    if (seconds >= smallest.fastest && seconds < rungs[lower[i]].seconds && line.build(b, loop)) {
       rungs.push_back({b, "searched " + std::to_string(i + 1), loop, line.peak, seconds, nullptr});
       rungs.back().deep = true;
     }
-    above.push_back(std::move(loop));
+    smallest.above.push_back(std::move(loop));
   }
+  smallest.rung = lower.back();
+  smallest.tries = kDeep.lastTimes * triesOf(lower.back());
+  smallest.room = smallestRoom(lower.back());
+  return smallest;
 }
 
 Planner::Loops Planner::startsOf(Refiner &refiner, int rung, const Loops &above, int64_t target, int steps) const {
@@ -287,21 +297,27 @@ int64_t Planner::smallestRoom(int rung) {
 
 // Of the smallest rung only what is packed into its room counts (SmallestRung.h). Where the rung itself takes more than what is alive in it, half
 // of that may be alive as well, and half is left to packing.
-void Planner::addPacked(Refiner &refiner, int rung, const Loops &above, int tries, int steps, uint64_t seed, double fastest) {
-  int64_t b = rungs[size_t(rung)].microbatch, room = smallestRoom(rung), alive = rungs[size_t(rung)].peakLive;
-  PackedInto packedInto(index, b, room, fastest, kDeep.packings, kDeep.packingWork);
-  int64_t target = alive + std::max<int64_t>(0, room - alive) / 2;
-  shakenFrom(refiner, startsOf(refiner, rung, above, target, steps), target, tries, steps, seed, std::ref(packedInto));
+void Planner::addPacked(const SmallestSearch &search) {
+  const int64_t b = search.microbatch, alive = rungs[size_t(search.rung)].peakLive;
+  // Its place in this micro-batch's ladder does not depend on what was asked before.
+  std::vector<int> ladder = ladderOf(b);
+  auto seed = uint64_t(std::find(ladder.begin(), ladder.end(), search.rung) - ladder.begin());
+  int steps = kRefine.steps(index.loop.size());
+  int64_t target = alive + std::max<int64_t>(0, search.room - alive) / 2;
+  Refiner refiner(index, b);
+  PackedInto packedInto(index, b, search.room, search.fastest, kDeep.packings, kDeep.packingWork);
+  shakenFrom(refiner, startsOf(refiner, search.rung, search.above, target, steps), target, search.tries, steps, seed, std::ref(packedInto));
   if (!packedInto.best)
     return;
   rungs.push_back({b, "searched and packed", packedInto.bestLoop, packedInto.best->peakLive, packedInto.best->seconds, packedInto.best, true});
   rungs.back().deep = true;
+  rungs.back().leastBudget = search.room;
 }
 
-std::vector<int> Planner::ladderOf(int64_t b, bool deep) const {
+std::vector<int> Planner::ladderOf(int64_t b, bool deep, int64_t arenaBudget) const {
   std::vector<int> list;
   for (size_t i = 0; i < rungs.size(); ++i)
-    if (rungs[i].microbatch == b && !rungs[i].asked && (deep || !rungs[i].deep))
+    if (rungs[i].microbatch == b && !rungs[i].asked && (deep || !rungs[i].deep) && rungs[i].leastBudget <= arenaBudget)
       list.push_back(int(i));
   return list;
 }

@@ -169,14 +169,15 @@ int Planner::fastestWithin(const SearchOptions &options, const std::vector<Size>
       refineMicrobatch(size.microbatch);
       look(ladderOf(size.microbatch));
     }
+  const int64_t room = options.arenaBudget.value_or(INT64_MAX);
   const bool deep = options.deep && (best >= 0 || options.fasterThan < SearchOptions().fasterThan);
   if (deep && options.arenaBudget)
     for (const Size &size : sizes)
       if (Gap *gap = mayWin(size) ? gapAt(size.microbatch, *options.arenaBudget) : nullptr) {
-        look(ladderOf(size.microbatch, true)); // what was found of it before
+        look(ladderOf(size.microbatch, true, room)); // what was found of it before
         // The next one is slower, but it may be packed where this one was not.
         while (gap->seconds < limit() && nextInGap(*gap, *options.arenaBudget) >= 0)
-          look(ladderOf(size.microbatch, true));
+          look(ladderOf(size.microbatch, true, room));
       }
   // What does not fit without is refused, whatever was asked before. A micro-batch of which nothing fits yet is searched deeper, too: plans come of
   // it that need fewer bytes.
@@ -184,8 +185,8 @@ int Planner::fastestWithin(const SearchOptions &options, const std::vector<Size>
     for (const Size &size : sizes) {
       double fastest;
       if (mayWin(size) && !lowerEnd(size.microbatch, fastest).empty() && fastest < limit()) {
-        deepen(size.microbatch);
-        look(ladderOf(size.microbatch, true));
+        deepen(size.microbatch, room);
+        look(ladderOf(size.microbatch, true, room));
       }
     }
   return best;

@@ -96,6 +96,7 @@ private:
     bool asked = false;         // only there because a user named the strategy: no part of the ladder
     bool deep = false;          // of `deepen`, or between two rungs of the ladder
     int64_t quickBytes = 0;     // of the arena, packed quickly
+    int64_t leastBudget = 0;    // it was searched for budgets of the arena from here on: smaller ones do not know it
   };
   struct Size { // a micro-batch and what is proven of it: no plan needs less, none is faster
     int64_t microbatch, bound;
@@ -112,7 +113,18 @@ private:
   void makeSchedules();
   void addMicrobatch(int64_t microbatch);
   void refineMicrobatch(int64_t microbatch);
-  void deepen(int64_t microbatch);
+  using Loops = std::vector<std::vector<int>>;
+  // The search of a micro-batch's smallest rung, which waits until a budget has room for it.
+  struct SmallestSearch {
+    int64_t microbatch;
+    int rung = -1;      // none, or it was searched already
+    int64_t room = 0;   // bytes of the arena
+    double fastest = 0; // seconds, as of `lowerEnd`
+    int tries = 0;
+    Loops above = {};   // what was found of larger rungs
+  };
+  void deepen(int64_t microbatch, int64_t arenaBudget);
+  SmallestSearch deepenToSmallest(int64_t microbatch);
   // Between two rungs that lie far apart (LadderGap.cpp).
   struct Gap {
     int above, below;               // rungs; no other of the ladder lies between them and is faster than the lower one
@@ -123,13 +135,13 @@ private:
   Gap *gapAt(int64_t microbatch, int64_t bytes);
   int nextInGap(Gap &, int64_t bytes);
   int64_t smallestRoom(int rung);
-  using Loops = std::vector<std::vector<int>>;
-  void addPacked(Refiner &, int rung, const Loops &above, int tries, int steps, uint64_t seed, double fastest);
+  void addPacked(const SmallestSearch &);
   Loops startsOf(Refiner &, int rung, const Loops &above, int64_t target, int steps) const;
   std::vector<int> shakenFrom(Refiner &, const Loops &starts, int64_t target, int tries, int steps, uint64_t seed,
                               const std::function<bool(const std::vector<int> &)> &serves) const;
   std::vector<int> lowerEnd(int64_t microbatch, double &fastest) const;
-  std::vector<int> ladderOf(int64_t microbatch, bool deep = false) const;
+  // `deep`: with those of `deepen` and between rungs that such a budget knows.
+  std::vector<int> ladderOf(int64_t microbatch, bool deep = false, int64_t arenaBudget = INT64_MAX) const;
   void sortByTime(std::vector<int> &) const;
   void sortByBytes(std::vector<int> &) const;
   // Packed quickly, or as well as it can be.
@@ -143,7 +155,8 @@ private:
   std::vector<std::pair<int, std::vector<int>>> heldOver; // kernels, and what of theirs is read beyond the turn
   std::vector<Rung> rungs;
   std::vector<std::unique_ptr<Gap>> gaps; // that were looked into
-  std::vector<int64_t> done, refined, deepened; // micro-batches whose rungs exist, those whose refined rungs do, and those of `deepen`
+  std::vector<int64_t> done, refined;   // micro-batches whose rungs exist, and those whose refined rungs do
+  std::vector<SmallestSearch> deepened; // one for each micro-batch of `deepen`
 };
 
 } // namespace cinch::solve

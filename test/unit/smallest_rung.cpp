@@ -8,6 +8,7 @@
 #include "compiler/solve/SmallestRung.h"
 
 #include <algorithm>
+#include <map>
 
 using namespace cinch::solve;
 
@@ -99,12 +100,34 @@ static bool testSmallest(const std::string &name, const StepGraph &g) {
   return with.plan.seconds < without.plan.seconds * 0.999;
 }
 
+// Every micro-batch has a smallest rung of its own. What one budget lets search changes no answer to another, and a larger budget is not slower.
+static void testBudgets(const std::string &name, const StepGraph &g) {
+  SearchOptions options;
+  options.arenaBudget = 0;
+  int64_t smallest = Planner(g).search(options).smallestArena;
+  Planner asked(g);
+  std::map<int64_t, double> seconds; // of each budget
+  for (double times : {1.3, 1.05, 1.02, 1.0, 1.01}) {
+    Case one;
+    options.arenaBudget = int64_t(double(smallest) * times);
+    SearchResult again = asked.search(options), alone = Planner(g).search(options);
+    expect(again.feasible && alone.feasible && again.plan.seconds == alone.plan.seconds && again.name == alone.name &&
+               again.plan.decision.arenaBytes == alone.plan.decision.arenaBytes,
+           name + " at " + std::to_string(times) + " of the smallest budget: " + again.name + " beside " + alone.name);
+    seconds[*options.arenaBudget] = again.plan.seconds;
+  }
+  double least = 1e300;
+  for (auto [bytes, slower] : seconds)
+    expect(slower <= least, name + ": slower in more bytes"), least = slower;
+}
+
 int main() {
   testPackedInto("dense 9", denseChain(9, 8, 64));
   testPackedInto("transformer 3", transformer(3, 64, 32, 256, 8));
   expect(accepted > 100 && refused > 100, "packed into: " + std::to_string(accepted) + " accepted, " + std::to_string(refused) + " refused");
   testStarts("dense 24", denseChain(24, 64, 32));
   testStarts("transformer 3", transformer(3, 64, 32, 256, 8));
+  testBudgets("dense 40", denseChain(40, 4096, 32));
   int faster = 0;
   faster += testSmallest("dense 40", denseChain(40, 4096, 32));
   faster += testSmallest("dense 9", denseChain(9, 8, 64));
