@@ -7,6 +7,7 @@
 #include "compiler/analysis/Specs.h"
 
 #include "compiler/kernels/ElemFacts.h"
+#include "compiler/kernels/Winograd.h"
 #include "dialects/nn/Grain.h"
 #include "dialects/nn/TensorCores.h"
 #include "dialects/nn/Winograd.h"
@@ -38,7 +39,7 @@ struct Convolution {
   Elem elem = Elem::F32;
   bool rounded = false; // of bf16
   bool tf32 = false;    // of f32 on tensor cores
-  bool winograd = false; // an output or an image, by minimal filtering
+  bool winograd = false; // by minimal filtering
   int64_t firstRow = 0;
   bool movesRows = false;
 
@@ -54,7 +55,13 @@ struct Convolution {
     if (spec.pairs || spec.tf32)
       spec.anew = ofFilter ? (batch >= 0 && !grained ? 1 : 0) : apart ? 2 : 1;
   }
-  void setWinograd(ContractSpec &spec) const { spec.winograd = winograd, spec.firstRow = firstRow, spec.movesRows = movesRows; }
+  void setWinograd(ContractSpec &spec, bool ofFilter) const {
+    spec.winograd = winograd, spec.sumsPlaces = winograd && ofFilter;
+    if (!ofFilter)
+      spec.firstRow = firstRow, spec.movesRows = movesRows;
+  }
+  // Of the gradient of a filter, in a loop over blocks of rows: rows whose products are summed together have to be in one block.
+  bool hasWholeSums() const { return outputSize(0) % (kWinogradOutputs * rowsOfTilesTogether((outputSize(1) + 1) / kWinogradOutputs)) == 0; }
   // Strides of axis 0 (rows), 1 (columns) or 2 (channels).
   int64_t ofImage(int axis) const { return image.strides[leads + axis]; }
   int64_t ofOutput(int axis) const { return output.strides[leads + axis]; }
@@ -152,7 +159,7 @@ ContractSpec givingOutputOrFilter(const Convolution &c, bool filter) {
                                            m, {c.channelsOut()}, k)
                              : contraction(c.elem, a, c.filter, c.output, &Dim::image, &Dim::filter, &Dim::output, group,
                                            m, {c.channelsOut()}, k);
-  c.setWinograd(spec);
+  c.setWinograd(spec, filter);
   addBound(spec, group, m, k, -c.pad[0], c.imageSize(0), &Dim::row);
   addBound(spec, group, m, k, -c.pad[1], c.imageSize(1), &Dim::column);
   return spec;
@@ -195,7 +202,7 @@ ContractSpec givingImage(const Convolution &c, int64_t row, int64_t column) {
   k.push_back(c.channelsOut());
   Dims group = c.group();
   ContractSpec spec = contraction(c.elem, a, b, to, &Dim::output, &Dim::filter, &Dim::image, group, m, {c.channelsIn()}, k);
-  c.setWinograd(spec);
+  c.setWinograd(spec, false);
   addBound(spec, group, m, k, phases[0].firstOutput, c.outputSize(0), &Dim::row);
   addBound(spec, group, m, k, phases[1].firstOutput, c.outputSize(1), &Dim::column);
   return spec;
@@ -222,6 +229,8 @@ bool convSpec(nn::ConvOp op, llvm::function_ref<int(Value)> bufferOf, bool accum
   c.winograd = op->hasAttr(nn::kWinogradAttr);
   if (auto rows = op->getAttrOfType<DenseI64ArrayAttr>(nn::kWinogradRowsAttr))
     c.firstRow = rows[0], c.movesRows = rows[1] != 0;
+  if (c.winograd && op.getGives() == nn::ConvPart::Filter && op->hasAttr(nn::kWinogradRowsAttr) && !c.hasWholeSums())
+    return false;
   c.elem = c.rounded ? Elem::F32 : elemOf(op.getResult());
   if (op.getGives() != nn::ConvPart::Image) {
     ContractSpec only = givingOutputOrFilter(c, op.getGives() == nn::ConvPart::Filter);

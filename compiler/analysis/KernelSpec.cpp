@@ -419,8 +419,8 @@ struct Key {
     all(offset, size, strides);
   }
   void add(const ContractSpec &spec) {
-    const auto &[elem, batch, m, n, k, a, b, c, bounds, accumulate, grain, pairs, anew, tf32, rounds, winograd, firstRow, movesRows] = spec;
-    all(elem, batch, m, n, k, a, b, c, bounds, accumulate, grain, pairs, anew, tf32, rounds, winograd, firstRow, movesRows);
+    const auto &[elem, batch, m, n, k, a, b, c, bounds, accumulate, grain, pairs, anew, tf32, rounds, winograd, sumsPlaces, firstRow, movesRows] = spec;
+    all(elem, batch, m, n, k, a, b, c, bounds, accumulate, grain, pairs, anew, tf32, rounds, winograd, sumsPlaces, firstRow, movesRows);
   }
   void add(const ConvSpec &spec) {
     const auto &[parts] = spec;

@@ -136,7 +136,7 @@ void ContractEmitter::emitBody(Value arena, Value offsets, Value context, Value 
     threadScratch = mul(thread, scratchBytes / plan.bytes);
   }
   if (plan.byWinograd)
-    return emitWinograd(context, thread, threads);
+    return plan.winograd.ofFilter ? emitWinogradOfFilter(thread, threads) : emitWinograd(context, thread, threads);
 
   if (plan.amx)
     Amx(builder, loc).configure();

@@ -167,20 +167,35 @@ private:
   void transformPanel(Value column, Value panel, int64_t columns);
   void storeTaps(llvm::ArrayRef<Value> taps, Value at);
   struct TileRow {           // of tiles beside each other
-    Value a, c;              // where the image begins that it lies in
-    Value output;            // number of its first row of outputs in C; it may be outside
+    Value a, c;              // where the image begins that it lies in, and its outputs (in B, if C is the gradient of the filter)
+    Value output;            // number of its first row of outputs; it may be outside
   };
   TileRow tileRowAt(Value number, Value firstRow);
-  void transformRow(const TileRow &, Value to);
+  void transformRow(const TileRow &, Range channels, int64_t unit, Value to);
   struct Patch {
+    Range channels;          // from a multiple of `unit` to one, or to the last channel; `unit` divides a vector
+    int64_t unit = 1;
     llvm::SmallVector<Value, 4> rowExists; // none: all do
     llvm::SmallVector<bool, 4> columnExists;
   };
   void transformPatch(Value source, Value to, const Patch &);
-  mlir::SmallVector<Value> loadPatch(Value source, const Patch &, int64_t alive);
+  mlir::SmallVector<Value> loadPatch(Value source, const Patch &, int64_t lanes, int64_t alive);
   void winogradTile(Value firstOfBlock, Value first, Value count, Value panel, Value column, int64_t columns, Value firstRow);
   void putTogether(const TileRow &, Value tile, Value products, Value column, int64_t columns);
-  Value loadApart(Value memory, Value index, int64_t stride, int64_t alive);
+  // .. the gradient of a filter (ContractWinogradFilter.cpp).
+  struct FilterBlock {       // of C, and what is summed together for it
+    Range channels;          // of the image
+    Range columns;
+    Value tiles;             // that are summed
+    Value isFirst;           // nothing has been added to C; null: something has
+  };
+  void emitWinogradOfFilter(Value thread, Value threads);
+  void sumTogether(FilterBlock, Value image, Value row);
+  void transformGradient(const TileRow &, Range columns, Value tile);
+  void transformPlaces(Value source, Value to, int64_t columns, int64_t places, bool hasSecondRow);
+  void filterTile(const FilterBlock &, Value channel, int64_t count, Value panel, Value column, int64_t columns);
+  void addToFilter(const FilterBlock &, Value sums, Value c, int64_t alive);
+  Value loadApart(Value memory, Value index, int64_t stride, int64_t lanes, int64_t alive);
   void storeApart(Value vector, Value memory, Value index, int64_t stride, int64_t alive);
 
   // What lies outside of A (ContractOutside.cpp).

@@ -43,7 +43,7 @@ int64_t ContractPlan::scratchB() const {
 }
 int64_t ContractPlan::scratchTile() const {
   if (byWinograd)
-    return scratchB() + kWinogradProducts * winograd.channels * nc;
+    return scratchB() + kWinogradProducts * winograd.depth * nc;
   return scratchB() + (packB == PackedB::No ? 0 : roundUp((nc + nr() - 1) / nr() * panelB(), 16));
 }
 int64_t ContractPlan::scratchSums() const {

@@ -1,24 +1,25 @@
-// ContractWinograd.cpp: convolutions by Winograd's minimal filtering. What is computed stands in Winograd.h, in this order for every plan.
+// ContractWinograd.cpp: outputs and images of convolutions by Winograd's minimal filtering. What is computed stands in Winograd.h, in this order for
+// every plan.
 #include "compiler/kernels/ContractEmitter.h"
 #include "compiler/kernels/MathEmit.h"
 #include "compiler/kernels/Transpose.h"
+#include "compiler/kernels/WinogradEmit.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include <array>
 
 using namespace mlir;
 
 namespace cinch::kernels {
 
 // A vector of elements that lie so far apart; +0.0 behind the last one alive.
-Value ContractEmitter::loadApart(Value memory, Value index, int64_t stride, int64_t alive) {
+Value ContractEmitter::loadApart(Value memory, Value index, int64_t stride, int64_t lanes, int64_t alive) {
   if (stride == 1)
-    return loadVector(memory, index, plan.lanes, alive);
+    return loadVector(memory, index, lanes, alive);
   SmallVector<Value> elements;
   Value zero = emitNumber(builder, loc, elementType(), 0);
-  for (int64_t i = 0; i < plan.lanes; ++i)
+  for (int64_t i = 0; i < lanes; ++i)
     elements.push_back(i < alive ? loadScalar(memory, add(index, i * stride)) : zero);
-  return vector::FromElementsOp::create(builder, loc, vectorType(plan.lanes), elements);
+  return vector::FromElementsOp::create(builder, loc, vectorType(lanes), elements);
 }
 
 void ContractEmitter::storeApart(Value vector, Value memory, Value index, int64_t stride, int64_t alive) {
@@ -28,40 +29,12 @@ void ContractEmitter::storeApart(Value vector, Value memory, Value index, int64_
     storeScalar(vector::ExtractOp::create(builder, loc, vector, ArrayRef<int64_t>{i}), memory, add(index, i * stride));
 }
 
-// ---- One axis --------------------------------------------------------------------------------------------------------------
-
-namespace {
-
-// Of elements of the image, of taps, and of sums (Winograd.h).
-class OneAxis {
-public:
-  OneAxis(OpBuilder &builder, Location loc, Value half) : builder(builder), loc(loc), half(half) {}
-
-  std::array<Value, kWinogradPatch> ofImage(ArrayRef<Value> d) { return {sub(d[0], d[2]), add(d[1], d[2]), sub(d[2], d[1]), sub(d[1], d[3])}; }
-  std::array<Value, kWinogradPatch> ofTaps(ArrayRef<Value> g) {
-    Value outer = add(g[0], g[2]);
-    return {g[0], halved(add(outer, g[1])), halved(sub(outer, g[1])), g[2]};
-  }
-  std::array<Value, kWinogradOutputs> ofSums(ArrayRef<Value> m) { return {add(add(m[0], m[1]), m[2]), sub(sub(m[1], m[2]), m[3])}; }
-
-private:
-  Value add(Value x, Value y) { return arith::AddFOp::create(builder, loc, x, y); }
-  Value sub(Value x, Value y) { return arith::SubFOp::create(builder, loc, x, y); }
-  Value halved(Value x) { return arith::MulFOp::create(builder, loc, x, half); }
-
-  OpBuilder &builder;
-  Location loc;
-  Value half;
-};
-
-} // namespace
-
 // ---- The filter ------------------------------------------------------------------------------------------------------------
 
 // 3 x 3 taps, of one channel of the image and a vector of columns, as a step of the 16 panels.
 void ContractEmitter::storeTaps(ArrayRef<Value> taps, Value at) {
   const int64_t apart = plan.winograd.channels * plan.nr();
-  OneAxis axis(builder, loc, emitNumber(builder, loc, vectorType(plan.lanes), 0.5));
+  WinogradEmit axis(builder, loc, emitNumber(builder, loc, vectorType(plan.lanes), 0.5));
   std::array<Value, kWinogradPatch> rows[kWinogradTaps];
   for (int row = 0; row < kWinogradTaps; ++row)
     rows[row] = axis.ofTaps(taps.slice(size_t(row) * kWinogradTaps, kWinogradTaps));
@@ -75,17 +48,17 @@ void ContractEmitter::storeTaps(ArrayRef<Value> taps, Value at) {
 // A panel of the columns from `column` on.
 void ContractEmitter::transformPanel(Value column, Value panel, int64_t columns) {
   const WinogradPlan &w = plan.winograd;
-  Value source = add(mul(column, plan.n.b), plan.b.offset + w.rows.firstB + w.columns.firstB);
+  Value source = add(mul(column, plan.n.b), plan.b.offset + w.rows.firstTap + w.columns.firstTap);
   auto forTaps = [&](llvm::function_ref<void(int64_t)> body) {
     for (int64_t row = 0; row < kWinogradTaps; ++row)
       for (int64_t tap = 0; tap < kWinogradTaps; ++tap)
-        body(row * w.rows.tapB + tap * w.columns.tapB);
+        body(row * w.rows.tap + tap * w.columns.tap);
   };
   auto oneChannel = [&](Value channel) {
     for (int64_t j = 0; j < columns; j += plan.lanes) {
       Value at = add(add(source, mul(channel, w.channelB)), j * plan.n.b);
       Values taps;
-      forTaps([&](int64_t tap) { taps.push_back(loadApart(memB, add(at, tap), plan.n.b, std::min<int64_t>(plan.lanes, columns - j))); });
+      forTaps([&](int64_t tap) { taps.push_back(loadApart(memB, add(at, tap), plan.n.b, plan.lanes, std::min<int64_t>(plan.lanes, columns - j))); });
       storeTaps(taps, add(add(panel, mul(channel, plan.nr())), j));
     }
   };
@@ -134,7 +107,7 @@ ContractEmitter::TileRow ContractEmitter::tileRowAt(Value number, Value firstRow
 }
 
 // A vector of channels of 4 x 4 elements, row by row; +0.0 for what is outside.
-ContractEmitter::Values ContractEmitter::loadPatch(Value source, const Patch &patch, int64_t alive) {
+ContractEmitter::Values ContractEmitter::loadPatch(Value source, const Patch &patch, int64_t lanes, int64_t alive) {
   const WinogradPlan &w = plan.winograd;
   Values all;
   for (int64_t row = 0; row < kWinogradPatch; ++row) {
@@ -142,42 +115,44 @@ ContractEmitter::Values ContractEmitter::loadPatch(Value source, const Patch &pa
       Values elements;
       for (int64_t column = 0; column < kWinogradPatch; ++column)
         elements.push_back(patch.columnExists[size_t(column)]
-                               ? loadApart(memA, add(source, row * w.rows.a + column * w.columns.a), w.channelA, alive)
-                               : zeros(plan.lanes));
+                               ? loadApart(memA, add(source, row * w.rows.a + column * w.columns.a), w.channelA, lanes, alive)
+                               : zeros(lanes));
       return elements;
     };
     if (patch.rowExists.empty()) {
       llvm::append_range(all, load());
       continue;
     }
-    SmallVector<Type> types(kWinogradPatch, vectorType(plan.lanes));
-    llvm::append_range(all, choose(patch.rowExists[size_t(row)], types, load, [&] { return Values(kWinogradPatch, zeros(plan.lanes)); }));
+    SmallVector<Type> types(kWinogradPatch, vectorType(lanes));
+    llvm::append_range(all, choose(patch.rowExists[size_t(row)], types, load, [&] { return Values(kWinogradPatch, zeros(lanes)); }));
   }
   return all;
 }
 
 void ContractEmitter::transformPatch(Value source, Value to, const Patch &patch) {
   const WinogradPlan &w = plan.winograd;
-  auto some = [&](Value channel, int64_t alive) {
-    OneAxis axis(builder, loc, Value());
-    Values d = loadPatch(add(source, mul(channel, w.channelA)), patch, alive);
+  auto some = [&](Value channel, int64_t lanes, int64_t alive) {
+    WinogradEmit axis(builder, loc, Value());
+    Values d = loadPatch(add(source, mul(channel, w.channelA)), patch, lanes, alive);
     std::array<Value, kWinogradPatch> rows[kWinogradPatch];
     for (int row = 0; row < kWinogradPatch; ++row)
       rows[row] = axis.ofImage(ArrayRef<Value>(d).slice(size_t(row) * kWinogradPatch, kWinogradPatch));
     for (int column = 0; column < kWinogradPatch; ++column) {
       auto v = axis.ofImage({rows[0][column], rows[1][column], rows[2][column], rows[3][column]});
       for (int row = 0; row < kWinogradPatch; ++row)
-        storeVector(v[row], scratch, add(add(to, channel), (row * kWinogradPatch + column) * w.imageOfProduct()), alive);
+        storeVector(v[row], scratch, add(add(to, sub(channel, patch.channels.first)), (row * kWinogradPatch + column) * w.imageOfProduct()), alive);
     }
   };
-  const int64_t full = w.channels / plan.lanes * plan.lanes;
-  forLoop(number(0), number(full), plan.lanes, [&](Value channel) { some(channel, plan.lanes); });
-  if (full < w.channels)
-    some(number(full), w.channels - full);
+  const int64_t full = w.channels / patch.unit * patch.unit, edge = w.channels % patch.unit;
+  auto [first, end] = patch.channels;
+  Value wide = add(first, mul(div(sub(end, first), plan.lanes), plan.lanes));
+  forLoop(first, wide, plan.lanes, [&](Value channel) { some(channel, plan.lanes, plan.lanes); });
+  auto last = [&](Value channel) { some(channel, patch.unit, edge); };
+  forTiles(wide, end, patch.unit, full, [&](Value channel) { some(channel, patch.unit, patch.unit); }, edge ? Body(last) : Body());
 }
 
-// The image under a row of tiles.
-void ContractEmitter::transformRow(const TileRow &at, Value to) {
+// Some channels of the image under a row of tiles.
+void ContractEmitter::transformRow(const TileRow &at, Range channels, int64_t unit, Value to) {
   const WinogradPlan &w = plan.winograd;
   auto columnsOf = [&](int64_t tile) {
     SmallVector<bool, 4> exist;
@@ -194,7 +169,9 @@ void ContractEmitter::transformRow(const TileRow &at, Value to) {
   while (last > first && !isWhole(last - 1))
     --last;
   Value source = add(add(at.a, mul(at.output, w.rows.a)), w.rows.firstA + w.columns.firstA);
-  Patch patch;
+  Patch everywhere, patch;
+  everywhere.channels = patch.channels = channels;
+  everywhere.unit = patch.unit = unit;
   Value all;
   for (int64_t row = 0; row < kWinogradPatch; ++row) {
     Value here = add(at.output, w.rows.first + row);
@@ -211,7 +188,7 @@ void ContractEmitter::transformRow(const TileRow &at, Value to) {
     patch.columnExists.assign(kWinogradPatch, true);
     forLoop(number(first), number(last), 1, tileAt);
   };
-  ifElse(all, [&] { tiles({}); }, [&] { tiles(patch); });
+  ifElse(all, [&] { tiles(everywhere); }, [&] { tiles(patch); });
 }
 
 // ---- Products --------------------------------------------------------------------------------------------------------------
@@ -219,24 +196,24 @@ void ContractEmitter::transformRow(const TileRow &at, Value to) {
 // What the 16 sums of a tile make of its outputs, those of them that C has.
 void ContractEmitter::putTogether(const TileRow &at, Value tile, Value products, Value column, int64_t columns) {
   const WinogradPlan &w = plan.winograd;
-  OneAxis axis(builder, loc, Value());
+  WinogradEmit axis(builder, loc, Value());
   Value isSecond = w.columns.places % kWinogradOutputs ? less(tile, number(w.columns.tiles - 1)) : Value();
-  Value to = add(add(at.c, mul(tile, kWinogradOutputs * w.columns.c)), mul(column, plan.n.c));
+  Value to = add(add(at.c, mul(tile, kWinogradOutputs * w.columns.place)), mul(column, plan.n.c));
   for (int64_t j = 0; j < columns; j += plan.lanes) {
     std::array<Value, kWinogradOutputs> sums[kWinogradPatch];
     for (int row = 0; row < kWinogradPatch; ++row) {
       Values m;
       for (int64_t product = row * kWinogradPatch; product < (row + 1) * kWinogradPatch; ++product)
         m.push_back(loadVector(scratch, add(products, product * w.tileRows * plan.nr() + j), plan.lanes, plan.lanes));
-      sums[row] = axis.ofSums(m);
+      sums[row] = axis.outputsOf(m);
     }
     for (int second = 0; second < kWinogradOutputs; ++second) {
-      auto y = axis.ofSums({sums[0][second], sums[1][second], sums[2][second], sums[3][second]});
+      auto y = axis.outputsOf({sums[0][second], sums[1][second], sums[2][second], sums[3][second]});
       auto store = [&] {
         for (int row = 0; row < kWinogradOutputs; ++row) {
           Value place = add(at.output, row);
           auto put = [&] {
-            storeApart(y[row], memC, add(add(to, mul(place, w.rows.c)), second * w.columns.c + j * plan.n.c), plan.n.c, std::min<int64_t>(plan.lanes, columns - j));
+            storeApart(y[row], memC, add(add(to, mul(place, w.rows.place)), second * w.columns.place + j * plan.n.c), plan.n.c, std::min<int64_t>(plan.lanes, columns - j));
           };
           if (w.firstRow == 0 && !w.movesRows && w.rows.places % kWinogradOutputs == 0)
             put();
@@ -292,7 +269,7 @@ void ContractEmitter::emitWinograd(Value context, Value thread, Value threads) {
   auto block = [&](Range columns, Value row) {
     Value rows = min(sub(m.second, row), w.rowsOfTiles), count = mul(rows, w.columns.tiles);
     forLoop(number(0), rows, 1, [&](Value i) {
-      transformRow(tileRowAt(add(row, i), firstRow), add(threadScratch, mul(i, w.columns.tiles * w.pitch)));
+      transformRow(tileRowAt(add(row, i), firstRow), {number(0), number(w.channels)}, plan.lanes, add(threadScratch, mul(i, w.columns.tiles * w.pitch)));
     });
     Value last = max(sub(count, number(w.tileRows)), number(0));
     auto panelAt = [&](Value column, int64_t size) {

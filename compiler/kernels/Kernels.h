@@ -109,6 +109,9 @@ struct ContractSpec {
   // from +0.0, and 2 x 2 elements of C are put together from these. No batch dims; m ends with rows and columns, whose windows begin one element
   // apart; k is rows and columns of taps and channels; both bounds are there, of rows and of columns. Nothing is accumulated.
   bool winograd = false;
+  // Of such a convolution: C is the gradient of the filter. m is rows and columns of taps and channels, k ends with rows and columns. A chain goes over
+  // tiles of some rows that are summed together, from +0.0; what the sums make of the filter is added to C, or to +0.0.
+  bool sumsPlaces = false;
   // Of a trip of a loop over blocks of rows: C's first row is the second one of its tile (firstRow = 1), or the first one (0); if the rows move, that
   // holds where the context's kFirstPosition is even, and the other thing where it is odd.
   int64_t firstRow = 0;

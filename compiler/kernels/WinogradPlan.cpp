@@ -26,9 +26,9 @@ WinogradAxis axisOf(const ContractSpec &spec, size_t axis) {
   result.places = spec.m[spec.m.size() - 2 + axis];
   result.tiles = (result.places + kWinogradOutputs - 1) / kWinogradOutputs;
   result.image = bound.size, result.first = bound.offset - back;
-  result.a = spec.a.strides[tap] / bound.strides[tap], result.c = spec.c.strides[place];
+  result.a = spec.a.strides[tap] / bound.strides[tap], result.place = spec.c.strides[place];
   result.firstA = -back * result.a;
-  result.firstB = back * tapB, result.tapB = backwards ? -tapB : tapB;
+  result.firstTap = back * tapB, result.tap = backwards ? -tapB : tapB;
   return result;
 }
 
@@ -46,16 +46,66 @@ void chooseTile(ContractPlan &plan, int64_t tiles) {
   }
 }
 
+// Of the gradient of a filter: taps and channels are rows of C, places are summed.
+WinogradAxis axisOfFilter(const ContractSpec &spec, size_t axis) {
+  const size_t place = spec.k.size() - 2 + axis;
+  WinogradAxis result;
+  result.places = spec.k[place];
+  result.tiles = (result.places + kWinogradOutputs - 1) / kWinogradOutputs;
+  result.image = spec.bounds[axis].size, result.first = spec.bounds[axis].offset;
+  result.a = spec.a.strides[axis], result.place = spec.b.strides[place], result.tap = spec.c.strides[axis];
+  return result;
+}
+
+void planFilter(ContractPlan &plan, const ContractSpec &spec) {
+  constexpr int64_t kChannels = 64;         // of the image, transformed together
+  constexpr int64_t kGradient = 256 * 1024; // bytes of the outputs' gradient, transformed together
+  assert(spec.batch.empty() && spec.m.size() == 3 && spec.k.size() >= 2 && spec.n.size() == 1 && spec.bounds.size() == 2 && spec.grain == 0);
+  WinogradPlan &w = plan.winograd;
+  const size_t leads = spec.k.size() - 2;
+  w.ofFilter = true;
+  w.rows = axisOfFilter(spec, 0), w.columns = axisOfFilter(spec, 1);
+  w.channels = spec.m[2], w.channelA = spec.a.strides[2];
+  for (size_t i = 0; i < leads; ++i)
+    plan.outerK.push_back({spec.k[i], spec.a.strides[3 + i], spec.b.strides[i], 0});
+  plan.m = {w.channels, w.channelA, 0, spec.c.strides[2]};
+  plan.n = {spec.n[0], 0, spec.b.strides[leads + 2], spec.c.strides[3]};
+  w.rowsOfTiles = std::min(rowsOfTilesTogether(w.columns.tiles), w.rows.tiles);
+  w.depth = w.rowsOfTiles * w.columns.tiles + 1;
+  const int64_t vectors = (plan.n.size + plan.lanes - 1) / plan.lanes;
+  plan.nv = vectors % 2 == 0 ? 2 : vectors % 3 == 0 ? 3 : vectors == 1 ? 1 : 2;
+  plan.mr = std::max(1, plan.lanes / 2); // threads divide these, and panels
+  w.tileRows = std::min(plan.manyRegisters ? 8 : 4, plan.mr);
+  w.pitch = std::min(kChannels, roundUp(w.channels, plan.mr));
+  const int64_t rest = w.rows.tiles % w.rowsOfTiles * w.columns.tiles;
+  for (int unroll : {4, 2})
+    if (plan.unroll == 1 && (w.depth - 1) % unroll == 0 && rest % unroll == 0)
+      plan.unroll = unroll;
+  plan.packA = PackedA::Rows, plan.packB = PackedB::Copy;
+  plan.kc = w.depth;
+  const int64_t panel = kWinogradProducts * w.depth * plan.nr() * plan.bytes;
+  const int64_t panels = (plan.n.size + plan.nr() - 1) / plan.nr(), together = std::clamp<int64_t>(kGradient / panel, 1, panels);
+  const int64_t blocks = (panels + together - 1) / together;
+  plan.nc = (panels + blocks - 1) / blocks * plan.nr();
+}
+
 } // namespace
 
+int64_t rowsOfTilesTogether(int64_t tilesOfRow) {
+  constexpr int64_t kTiles = 16;
+  return std::max<int64_t>(1, (kTiles + tilesOfRow - 1) / tilesOfRow);
+}
+
 void planWinograd(ContractPlan &plan, const ContractSpec &spec) {
+  if (spec.sumsPlaces)
+    return planFilter(plan, spec);
   constexpr int64_t kImage = 128 * 1024, kFilter = 512 * 1024; // bytes: larger ones are a little quicker, but small budgets have no room for them
   constexpr int64_t kSets = 4096; // bytes after which places share a set of the first cache
   assert(spec.batch.empty() && spec.k.size() == 3 && spec.n.size() == 1 && spec.bounds.size() == 2 && !spec.accumulate);
   WinogradPlan &w = plan.winograd;
   const size_t leads = spec.m.size() - 2;
   w.rows = axisOf(spec, 0), w.columns = axisOf(spec, 1);
-  w.channels = spec.k[2], w.channelA = spec.a.strides[leads + 4], w.channelB = spec.b.strides[2];
+  w.channels = w.depth = spec.k[2], w.channelA = spec.a.strides[leads + 4], w.channelB = spec.b.strides[2];
   w.firstRow = spec.firstRow, w.movesRows = spec.movesRows;
   w.rows.tiles = (w.rows.places + (w.movesRows ? 1 : w.firstRow) + kWinogradOutputs - 1) / kWinogradOutputs;
   for (size_t i = 0; i < leads; ++i)

@@ -18,7 +18,8 @@ static void forgetValues(func::FuncOp function) {
   Builder b(function.getContext());
   APFloat none(0.0), one(1.0);
   function.walk([&](Operation *op) {
-    for (StringRef hint : {nn::kKeepAttr, nn::kRecomputeAttr, nn::kStageAttr, nn::kShardHintAttr, nn::kBlockAttr, nn::kBlockEndAttr, nn::kWinogradAttr})
+    for (StringRef hint : {nn::kKeepAttr, nn::kRecomputeAttr, nn::kStageAttr, nn::kShardHintAttr, nn::kBlockAttr, nn::kBlockEndAttr, nn::kWinogradAttr,
+                           nn::kWinogradFilterAttr})
       op->removeDiscardableAttr(hint);
     if (auto rate = dyn_cast<nn::LearningRateOp>(op)) {
       auto schedule = rate.getSchedule();

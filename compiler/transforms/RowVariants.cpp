@@ -8,6 +8,7 @@
 #include "dialects/nn/TensorCores.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include <cmath>
 
 namespace cinch {
@@ -184,6 +185,19 @@ static std::optional<solve::RowBlock> leanestBlock(BlockedSteps &blocked, const 
   return leanest;
 }
 
+// Rows of the blocks in which work can be, for a message; empty: there are none.
+static std::string possibleSizes(BlockedSteps &blocked, const BlockRules &rules, const solve::StepGraph &graph,
+                                 llvm::ArrayRef<std::vector<solve::RowRange>> classes) {
+  llvm::SmallVector<std::string> sizes;
+  for (const solve::RowBlock &block : solve::possibleRowBlocks(graph))
+    if (rules.allow(block) && !blocked.of(block, classes).empty())
+      sizes.push_back(std::to_string(rowsOf(block)));
+  if (sizes.size() < 2)
+    return sizes.empty() ? "" : sizes.front();
+  std::string last = sizes.pop_back_val();
+  return llvm::join(sizes, ", ") + " or " + last;
+}
+
 std::vector<solve::Variant> rowVariants(const analysis::Step &step, const analysis::StepProblem &problem,
                                         const DecideOptions &options, std::string &error) {
   const solve::StepGraph &graph = problem.graph;
@@ -196,8 +210,9 @@ std::vector<solve::Variant> rowVariants(const analysis::Step &step, const analys
   if (options.rowBlocks < 0 || (options.rowsAsked > 0 && (graph.positions != options.rowsAsked || solve::findRowWork(graph).empty())))
     return variants;
   std::vector<std::vector<solve::RowRange>> classes = rangesByWidth(graph);
-  const std::string noWork = "no work of this program can run in blocks of " + std::to_string(options.rowBlocks) +
-                             " rows: it needs kernels that are independent for each position and share a value at least twice as wide as "
+  const std::string rows = std::to_string(options.rowBlocks) + (options.rowBlocks == 1 ? " row" : " rows");
+  const std::string noWork = "no work of this program can run in blocks of " + rows +
+                             ": it needs kernels that are independent for each position and share a value at least twice as wide as "
                              "what they read and leave; expected blocks of rows to be auto or none";
   if (options.rowBlocks > 0 && options.rowsAsked == 0 && classes.empty()) { // another micro-batch or size would not help
     error = noWork;
@@ -217,8 +232,10 @@ std::vector<solve::Variant> rowVariants(const analysis::Step &step, const analys
     add(block);
   if (options.rowBlocks > 0 && variants.size() > 1)
     variants.erase(variants.begin());
-  else if (options.rowBlocks > 0 && options.rowsAsked == 0)
-    error = noWork;
+  else if (options.rowBlocks > 0 && options.rowsAsked == 0) {
+    std::string others = possibleSizes(blocked, rules, graph, classes);
+    error = others.empty() ? noWork : "no work of this program can run in blocks of " + rows + ", since some kernels need more rows together; expected " + others + " rows";
+  }
   return variants;
 }
 

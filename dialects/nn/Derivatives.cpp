@@ -320,8 +320,8 @@ Values ConvOp::buildBackward(GradientBuilder &b, ValueRange saved, ValueRange dy
     Value first = values.lookup(int(wants == ConvPart::Image ? ConvPart::Output : ConvPart::Image));
     Value second = values.lookup(int(wants == ConvPart::Filter ? ConvPart::Output : ConvPart::Filter));
     auto conv = b.make<ConvOp>(wideType(b, tensorOf(of)), first, second, wants, getStride(), getPad(), getDilate(), getGroups());
-    if ((*this)->hasAttr(kWinogradAttr) && wants != ConvPart::Filter)
-      conv->setAttr(kWinogradAttr, (*this)->getAttr(kWinogradAttr));
+    if ((*this)->hasAttr(wants == ConvPart::Filter ? kWinogradFilterAttr : kWinogradAttr))
+      conv->setAttr(kWinogradAttr, b.opBuilder().getUnitAttr());
     return conv.getResult();
   };
   return {wanted[0] ? gradient(getLhs(), getRhs(), saved.front()) : Value(),

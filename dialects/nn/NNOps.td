@@ -429,9 +429,9 @@ def NN_ConvOp : NN_Op<"conv", [Derivative]> {
     strides and dilations >= 1, two paddings >= 0, groups >= 1. C3: channels fit as above. C4: P = floor((H + 2 pad[0] - dilate[0] (R - 1)
     - 1) / stride[0]) + 1, and Q likewise. C5: one element type, or bf16 with f32 or bf16, which gives f32 (an image or an output may be bf16).
 
-    A convolution of 3 x 3 taps that gives an output or an image, with the attribute `nn.winograd`, is summed by Winograd's minimal filtering:
-    2 x 2 elements are made of 16 chains over the channels (compiler/kernels/Winograd.h). The compiler for a CPU sets it where it is quicker
-    (compiler/transforms/ChooseWinograd).
+    A convolution of 3 x 3 taps with the attribute `nn.winograd` is summed by Winograd's minimal filtering: 2 x 2 elements of an output or an image
+    are made of 16 chains over the channels, 3 x 3 taps of a filter of 16 chains over some rows of places, and then added up
+    (compiler/kernels/Winograd.h). The compiler for a CPU sets it where it is quicker (compiler/transforms/ChooseWinograd).
 
     A convolution of bf16 sums as a product of bf16 does (`contract`). Its blocks of 32 go over the taps of a row and their channels, channels
     fastest, and begin anew at each row of taps; at each tap if there are groups or a dilation, and of an image if there is a stride. Those of

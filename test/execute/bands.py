@@ -129,6 +129,11 @@ def chains():
         yield "many channels, %d rows" % height, many(height, 8), True
     yield "many channels, stride 2", many(32, 18, stride=2), True
     yield "many channels, no padding", Chain(16, 10).conv(16, 3).conv(20, 3, pad=0).conv(16, 3, pad=2).conv(1, 3), False
+    # Filters' gradients by Winograd's minimal filtering, too: of 2 rows together, and of 4. None of these divides an odd number of rows.
+    more = lambda h, w: Chain(h, w).conv(32, 3).conv(35, 3).conv(32, 3).conv(1, 3)
+    yield "more channels", more(16, 34), True
+    yield "more channels, short rows", more(24, 15), True
+    yield "more channels, odd rows", more(9, 34), False
     yield "line", Chain(64).conv(WIDE, 3).conv(WIDE, 5, dilate=2).conv(1, 3), True
     yield "line of 17, stride 2", Chain(34).conv(WIDE, 3).conv(WIDE, 3, stride=2).conv(1, 3), True
     yield "line, largest", Chain(36).conv(WIDE, 3).pool("max").conv(WIDE, 3).pool("avg").conv(1, 3), True
@@ -165,13 +170,15 @@ def drawn(rng):
 
 
 def sizes_of(program):
-    """Numbers of rows that a block of one example may have, all of its rows included; none where nothing runs in blocks."""
-    plan = programs.call([programs.CINCH, "plan", program, "--json", "--row-blocks", "1", "--microbatch", "1"], allowed=(0, 1))
-    if plan.returncode:
-        return []
-    ranges = json.loads(plan.stdout[plan.stdout.index('{\n"') :])["row_blocks"]  # warnings stand before it
-    positions = max((part["blocks"] for part in ranges), default=1)
-    return [rows for rows in range(1, positions + 1) if positions % rows == 0]
+    """Numbers of rows that a block of one example may have, all of its rows included; none where nothing runs in blocks. Some kernels need two rows
+    or four together."""
+    for least in (1, 2, 4):
+        plan = programs.call([programs.CINCH, "plan", program, "--json", "--row-blocks", str(least), "--microbatch", "1"], allowed=(0, 1))
+        if plan.returncode == 0:
+            ranges = json.loads(plan.stdout[plan.stdout.index('{\n"') :])["row_blocks"]  # warnings stand before it
+            positions = least * max((part["blocks"] for part in ranges), default=1)
+            return [rows for rows in range(least, positions + 1, least) if positions % rows == 0]
+    return []
 
 
 def check(name, chain, must, rng, most):

@@ -159,6 +159,10 @@ PROGRAMS = {
         conv((64, 8, 8), 64, 3, pad=1),
         transposed((16, 8, 9), 18, 3, pad=1),
         transposed((20, 7, 9), 16, 3),
+        # .. and for filters' gradients by it.
+        conv((33, 9, 11), 40, 3, pad=1),
+        conv((35, 8, 36), 32, 3, pad=2),
+        transposed((32, 8, 9), 34, 3, pad=1),
     ],
     # Few columns of the result, so that lanes are places: squares with edges, rows that end within a vector, several rows a tile.
     "places in lanes": [

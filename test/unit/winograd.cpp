@@ -1,7 +1,8 @@
 // LINK: kernel_harness
 //
 // Convolutions by Winograd's minimal filtering: the kernels give the bits of a model that is written from the formulas, whatever the sizes, paddings,
-// strides in memory, threads and CPUs, and in blocks of rows that begin in the middle of a tile. And the sums are as exact as those of the definition.
+// strides in memory, threads and CPUs, and in blocks of rows that begin in the middle of a tile. So do those of filters' gradients. And the sums are as
+// exact as those of the definition.
 //   winograd [SEED [COUNT]]
 #include "compiler/target/Object.h"
 #include "test/kernels/KernelHarness.h"
@@ -64,6 +65,22 @@ struct Conv {
     s.bounds = {{row, rows.image, {0, stride(rows.places, 1), 0, walkRow, 0, 0}}, {column, places.image, {0, 0, stride(places.places, 1), 0, walkColumn, 0}}};
     return s;
   }
+  // The gradient of the filter, from the image and from that of the outputs.
+  ContractSpec specOfFilter(bool accumulate) const {
+    ContractSpec of = spec(), s;
+    s.elem = elem, s.winograd = s.sumsPlaces = true, s.accumulate = accumulate;
+    s.m = of.k, s.k = of.m, s.n = of.n;
+    auto turned = [](const std::vector<int64_t> &strides) { // of A: taps and channels come first
+      std::vector<int64_t> list(strides.begin() + 3, strides.end());
+      list.insert(list.end(), strides.begin(), strides.begin() + 3);
+      return list;
+    };
+    s.a = of.a, s.b = of.c, s.c = of.b;
+    s.a.strides = turned(of.a.strides), s.b.buffer = 1, s.c.buffer = 2;
+    for (const Bound &bound : of.bounds)
+      s.bounds.push_back({bound.offset, bound.size, turned(bound.strides)});
+    return s;
+  }
   std::string text() const {
     std::string text = elem == Elem::F64 ? "f64" : "f32";
     for (int64_t number : {examples, channels, columns, rows.image, rows.places, rows.first, places.image, places.places, places.first, apartA, apartC, firstRow, position})
@@ -116,6 +133,57 @@ template <class T> T modelOf(const Conv &c, const T *a, const T *b, int64_t e, i
   for (int64_t i = 0; i < 4; ++i)
     line[i] = ofSums(sums[i], column);
   return ofSums(line, row);
+}
+
+// All nine taps of the filter's gradient, of a channel and a column. `sums`: what there is before.
+template <class T> void filterOf(const Conv &c, const T *a, const T *dy, int64_t channel, int64_t n, T sums[3][3]) {
+  const int64_t columns = (c.places.places + 1) / 2, rows = (c.rows.places + 1) / 2, together = std::max<int64_t>(1, (16 + columns - 1) / columns);
+  auto gradient = [&](int64_t e, int64_t p, int64_t q) { return p < c.rows.places && q < c.places.places ? dy[c.inC(e, p, q, n)] : T(0); };
+  auto ofGradients = [](T y0, T y1, T z[4]) { z[0] = y0, z[1] = y0 + y1, z[2] = y0 - y1, z[3] = -y1; };
+  auto tapsOf = [](const T m[4], T g[3]) {
+    T inner = (m[1] + m[2]) * T(0.5);
+    g[0] = m[0] + inner, g[1] = (m[1] - m[2]) * T(0.5), g[2] = inner + m[3];
+  };
+  for (int64_t e = 0; e < c.examples; ++e)
+    for (int64_t first = 0; first < rows; first += together) {
+      T m[4][4] = {}, g[4][3];
+      for (int64_t row = first; row < std::min(rows, first + together); ++row)
+        for (int64_t column = 0; column < columns; ++column) {
+          T v[4][4], z[2][4], d[4][4];
+          for (int64_t i = 0; i < 4; ++i) {
+            T line[4];
+            for (int64_t j = 0; j < 4; ++j)
+              line[j] = elementOf(c, a, e, c.rows.first + 2 * row + i, c.places.first + 2 * column + j, channel);
+            alongAxis(line, d[i]);
+          }
+          for (int64_t i = 0; i < 2; ++i)
+            ofGradients(gradient(e, 2 * row + i, 2 * column), gradient(e, 2 * row + i, 2 * column + 1), z[i]);
+          for (int64_t j = 0; j < 4; ++j) {
+            T line[4] = {d[0][j], d[1][j], d[2][j], d[3][j]}, ofLine[4], ofColumn[4];
+            alongAxis(line, ofLine);
+            ofGradients(z[0][j], z[1][j], ofColumn);
+            for (int64_t i = 0; i < 4; ++i)
+              v[i][j] = ofLine[i], m[i][j] = std::fma(v[i][j], ofColumn[i], m[i][j]);
+          }
+        }
+      for (int64_t i = 0; i < 4; ++i)
+        tapsOf(m[i], g[i]);
+      for (int64_t s = 0; s < 3; ++s) {
+        T line[4] = {g[0][s], g[1][s], g[2][s], g[3][s]}, taps[3];
+        tapsOf(line, taps);
+        for (int64_t r = 0; r < 3; ++r)
+          sums[r][s] = sums[r][s] + taps[r];
+      }
+    }
+}
+
+template <class T, class Given> T directFilterOf(const Conv &c, const Given *a, const Given *dy, int64_t r, int64_t s, int64_t channel, int64_t n) {
+  T chain = 0;
+  for (int64_t e = 0; e < c.examples; ++e)
+    for (int64_t p = 0; p < c.rows.places; ++p)
+      for (int64_t q = 0; q < c.places.places; ++q)
+        chain = std::fma(T(elementOf(c, a, e, c.rows.first + p + r, c.places.first + q + s, channel)), T(dy[c.inC(e, p, q, n)]), chain);
+  return chain;
 }
 
 // The definition, in T.
@@ -172,6 +240,41 @@ template <class T> void check(const Conv &conv, const std::string &cpu, Random &
   }
 }
 
+template <class T> void checkFilter(const Conv &conv, bool accumulate, const std::string &cpu, Random &random) {
+  const std::string name = cpu + " filter of " + conv.text() + (accumulate ? " on" : "");
+  TargetInfo target = target::infoOf(cpu);
+  ContractSpec spec = conv.specOfFilter(accumulate);
+  test::KernelHarness harness(cpu);
+  test::KernelFunction function = kernelOf(harness, spec, target, name);
+  for (int64_t threads : {1, 2, 5}) {
+    test::Arena arena;
+    for (int64_t count : {conv.elemsA(), conv.elemsC(), conv.elemsB()})
+      arena.add(count * int64_t(sizeof(T)));
+    arena.add(scratchBytesPerThread(spec, target) * threads);
+    if (!function)
+      return;
+    fill(random, arena.at<T>(0), conv.elemsA()), fill(random, arena.at<T>(1), conv.elemsC());
+    fill(random, arena.at<T>(2), conv.elemsB());
+    std::vector<T> before(arena.at<T>(2), arena.at<T>(2) + conv.elemsB());
+    int64_t context[kContextWords] = {};
+    test::callKernel(function, arena.data(), arena.offsetsOf(), context, threads);
+    expect(arena.guardsIntact(), name + ": wrote outside of its buffers");
+    int64_t wrong = 0;
+    for (int64_t channel = 0; channel < conv.channels; ++channel)
+      for (int64_t n = 0; n < conv.columns; ++n) {
+        T want[3][3];
+        for (int64_t r = 0; r < 3; ++r)
+          for (int64_t s = 0; s < 3; ++s)
+            want[r][s] = accumulate ? before[size_t(conv.inB(r, s, channel, n))] : T(0);
+        filterOf(conv, arena.at<T>(0), arena.at<T>(1), channel, n, want);
+        for (int64_t r = 0; r < 3; ++r)
+          for (int64_t s = 0; s < 3; ++s)
+            wrong += std::memcmp(&want[r][s], arena.at<T>(2) + conv.inB(r, s, channel, n), sizeof(T)) != 0;
+      }
+    expect(wrong == 0, name + ", " + std::to_string(threads) + " threads: " + std::to_string(wrong) + " elements have other bits than the model");
+  }
+}
+
 Axis axisOf(Random &random, int64_t most) {
   Axis axis{1 + int64_t(below(random, most)), 0, -int64_t(below(random, 3)), false};
   axis.places = std::max<int64_t>(2, axis.image - 2 * axis.first - 2) - int64_t(below(random, 2));
@@ -190,6 +293,12 @@ Conv convOf(Random &random) {
   return conv;
 }
 
+void expectAsExact(const std::string &name, double ours, double direct) { // sums of squares
+  const double ratio = std::sqrt(ours / direct);
+  std::printf("%s: %.2f times the error of a chain by the definition\n", name.c_str(), ratio);
+  expect(ratio < 1.25, name + ": the sums are less exact than those of the definition");
+}
+
 // Beside chains of the definition, both in f32, measured from it in f64: root mean squares.
 void checkErrors(int64_t channels, Random &random) {
   Conv conv{2, channels, 32, {12, 12, -1, false}, {12, 12, -1, false}, false, 1, 1};
@@ -204,9 +313,27 @@ void checkErrors(int64_t channels, Random &random) {
           ours += std::pow(double(modelOf(conv, a.data(), b.data(), e, p, q, n)) - exact, 2);
           direct += std::pow(double(directOf<float>(conv, a.data(), b.data(), e, p, q, n)) - exact, 2);
         }
-  const double ratio = std::sqrt(ours / direct);
-  std::printf("%lld channels: %.2f times the error of a chain over taps and channels\n", (long long)channels, ratio);
-  expect(ratio < 1.25, std::to_string(channels) + " channels: the sums are less exact than those of the definition");
+  expectAsExact(std::to_string(channels) + " channels, outputs", ours, direct);
+}
+
+// The same of filters' gradients, of images so large.
+void checkErrorsOfFilter(int64_t size, Random &random) {
+  Conv conv{4, 8, 8, {size, size, -1, false}, {size, size, -1, false}, false, 1, 1};
+  std::vector<float> a(size_t(conv.elemsA())), dy(size_t(conv.elemsC()));
+  fill(random, a.data(), conv.elemsA()), fill(random, dy.data(), conv.elemsC());
+  double ours = 0, direct = 0;
+  for (int64_t channel = 0; channel < conv.channels; ++channel)
+    for (int64_t n = 0; n < conv.columns; ++n) {
+      float sums[3][3] = {};
+      filterOf(conv, a.data(), dy.data(), channel, n, sums);
+      for (int64_t r = 0; r < 3; ++r)
+        for (int64_t s = 0; s < 3; ++s) {
+          double exact = directFilterOf<double>(conv, a.data(), dy.data(), r, s, channel, n);
+          ours += std::pow(double(sums[r][s]) - exact, 2);
+          direct += std::pow(double(directFilterOf<float>(conv, a.data(), dy.data(), r, s, channel, n)) - exact, 2);
+        }
+    }
+  expectAsExact("images of " + std::to_string(size) + " x " + std::to_string(size) + ", filters", ours, direct);
 }
 
 } // namespace
@@ -216,11 +343,16 @@ int main(int argc, char **argv) {
   const int count = argc > 2 ? std::atoi(argv[2]) : 60;
   for (int64_t channels : {16, 64, 256})
     checkErrors(channels, random);
+  for (int64_t size : {8, 16, 32})
+    checkErrorsOfFilter(size, random);
   const std::vector<std::string> cpus = test::runnableCpus();
   for (int i = 0; i < count; ++i) {
     Conv conv = convOf(random);
     const std::string &cpu = cpus[size_t(i) % cpus.size()];
     conv.elem == Elem::F64 ? check<double>(conv, cpu, random) : check<float>(conv, cpu, random);
+    conv.rows.backwards = conv.places.backwards = false, conv.firstRow = conv.position = 0, conv.movesRows = false;
+    const bool accumulate = below(random, 2);
+    conv.elem == Elem::F64 ? checkFilter<double>(conv, accumulate, cpu, random) : checkFilter<float>(conv, accumulate, cpu, random);
   }
   return tally();
 }
