@@ -34,7 +34,7 @@
 //           16 products of matrices are put down; outputs are put together from these
 //
 // The gradient of the filter:
-//     for mr channels of the image, for nc columns: output channels
+//     for some channels of the image, for nc columns: output channels. This part of C stays near while all is added to it.
 //       for the rows of tiles that are summed together, image by image:
 //         v of these: [16][tile][channel], and z: panels [16][tile][nr], in scratch
 //         for nr columns, for a register tile of some channels:
@@ -67,7 +67,7 @@ struct WinogradPlan {
   int64_t firstRow = 0;                           // 0 or 1: the number of the first row of C in its tile ..
   bool movesRows = false;                         // .. and of every other trip the other number
   bool ofFilter = false;                          // C is the gradient of the filter
-  int64_t depth = 0;                              // steps of a chain: channels, or tiles
+  int64_t depth = 0;                              // steps of a panel: channels, or tiles and one more
   int64_t pitch = 0;                              // from a tile to the next one, in the transformed image
   int64_t rowsOfTiles = 0;                        // that are transformed together; of a filter also summed
   int64_t tileRows = 0;                           // tiles in a register tile; of a filter channels

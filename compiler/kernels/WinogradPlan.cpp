@@ -71,18 +71,18 @@ void planFilter(ContractPlan &plan, const ContractSpec &spec) {
   plan.m = {w.channels, w.channelA, 0, spec.c.strides[2]};
   plan.n = {spec.n[0], 0, spec.b.strides[leads + 2], spec.c.strides[3]};
   w.rowsOfTiles = std::min(rowsOfTilesTogether(w.columns.tiles), w.rows.tiles);
-  w.depth = w.rowsOfTiles * w.columns.tiles + 1;
+  const int64_t tiles = w.rowsOfTiles * w.columns.tiles, rest = w.rows.tiles % w.rowsOfTiles * w.columns.tiles; // summed together; the last ones
+  w.depth = tiles + 1; // else 16 panels share a few sets of the first cache
   const int64_t vectors = (plan.n.size + plan.lanes - 1) / plan.lanes;
   plan.nv = vectors % 2 == 0 ? 2 : vectors % 3 == 0 ? 3 : vectors == 1 ? 1 : 2;
   plan.mr = std::max(1, plan.lanes / 2); // threads divide these, and panels
   w.tileRows = std::min(plan.manyRegisters ? 8 : 4, plan.mr);
   w.pitch = std::min(kChannels, roundUp(w.channels, plan.mr));
-  const int64_t rest = w.rows.tiles % w.rowsOfTiles * w.columns.tiles;
   for (int unroll : {4, 2})
-    if (plan.unroll == 1 && (w.depth - 1) % unroll == 0 && rest % unroll == 0)
+    if (plan.unroll == 1 && tiles % unroll == 0 && rest % unroll == 0)
       plan.unroll = unroll;
   plan.packA = PackedA::Rows, plan.packB = PackedB::Copy;
-  plan.kc = w.depth;
+  plan.kc = tiles;
   const int64_t panel = kWinogradProducts * w.depth * plan.nr() * plan.bytes;
   const int64_t panels = (plan.n.size + plan.nr() - 1) / plan.nr(), together = std::clamp<int64_t>(kGradient / panel, 1, panels);
   const int64_t blocks = (panels + together - 1) / together;

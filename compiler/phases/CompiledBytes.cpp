@@ -2,6 +2,7 @@
 #include "compiler/phases/Compile.h"
 #include "compiler/target/Link.h"
 #include "dialects/nn/NN.h"
+#include "dialects/nn/Winograd.h"
 #include "runtime/ColumnBytes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -42,6 +43,8 @@ void Compilation::countOperations(StringRef step) {
                      .second;
     operations.different += isNew;
     operations.differentWindows += isNew && isa<nn::ConvOp, nn::MaxPoolOp, nn::SumPoolOp>(op);
+    auto conv = dyn_cast<nn::ConvOp>(op);
+    operations.differentWinograd += isNew && conv && conv->hasAttr(nn::kWinogradAttr);
     bool ofPairs = isa<nn::ContractOp>(op) && (op->hasAttr(nn::kBF16Attr) || llvm::any_of(op->getOperands(), [](Value value) {
                                                  return nn::tensorOf(value).getElementType().isBF16();
                                                }));

@@ -9,8 +9,8 @@ from .graph import BATCH, Context, Dims, Invalid, Source, Type
 from .maker import Maker
 from .program import TRANSFORMS, Program, Term
 from .settings import settings
-from .values import ELEMENTS
 
+MANY_CHANNELS = 0.3  # of programs about images: enough of them, and of places, for Winograd's minimal filtering
 GROUPED = [0, 0, 0, 0, 1, 1, 2]  # terms of the loss with groups
 SIZES, SMALL = [1, 2, 3, 5, 13, 17, 33], [1, 2, 3, 4, 5, 6, 7, 9]
 
@@ -65,6 +65,13 @@ def attempt(rng, seed):
     batch = rng.choice([1, 2, 3, 4, 5, 6, 6, 8, 12, 13])
     images = rng.random() < 0.25  # a program about images
     dims = Dims({BATCH: batch, **{name: rng.choice(SMALL if images else SIZES) for name in names}})
+    of_wide = random.Random("wide %d" % seed)  # draws of its own
+    wide = images and of_wide.random() < MANY_CHANNELS
+    if wide:
+        names = ["C", "O", "H", "W"]
+        channels = of_wide.choice([16, 17, 33]), of_wide.choice([16, 20, 32, 40])
+        dims = Dims({BATCH: of_wide.choice([1, 2, 3, 4]), **dict(zip(names, (*channels, of_wide.choice([8, 9, 12]), of_wide.choice([8, 10, 15, 34]))))})
+        dims.elements, batch = 60000, dims.value(BATCH)
     program = Program(dims, seed % 1000)
     program.examples = rng.choice([batch, 2 * batch, 2 * batch + 1, 3 * batch])
     program.shuffle = rng.random() < 0.6
@@ -73,13 +80,17 @@ def attempt(rng, seed):
     maker.of_images = images
     for i in range(rng.choice([1, 1, 2, 2, 3])):
         axes = [BATCH] + rng.choices(names, k=3 if images and i == 0 else rng.choice([0, 1, 1, 2, 2, 3]))
-        if np.prod([float(dims.value(a)) for a in axes]) > ELEMENTS:
+        if wide and i == 0:
+            axes = [BATCH, "C", "H", "W"]
+        if np.prod([float(dims.value(a)) for a in axes]) > dims.elements:
             axes = axes[:2]
         whole = rng.random() < (0.0 if i == 0 else 0.5)
         program.fields.append(Type("i32", axes[:3], rng.choice(names)) if whole else Type("f32", axes))
     program.model = maker.body
     for type_, values in zip(program.fields, program.first_batch()):
         maker.argument(type_, values)
+    if wide:
+        maker.many_channels(of_wide)
     maker.steps(rng.randint(4, 14))
     ends = ends_of(maker)
     if len(ends) > 2 and rng.random() < 0.6:  # two of the largest become one

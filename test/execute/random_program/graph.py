@@ -20,6 +20,8 @@ class Invalid(Exception):
 class Dims:
     """Names of sizes, in the order of the text; a value is a number or an expression over names before it."""
 
+    elements = 4000  # of a value at most, while the program is made
+
     def __init__(self, base):
         self.text = dict(base)  # name -> int or str
 

@@ -5,7 +5,6 @@ from . import calls, elementwise, rows, windows
 from .arithmetic import Arithmetic
 from .graph import BATCH, Instance, Invalid, Node, Source, Type
 from .moves import Moves
-from .values import ELEMENTS
 
 
 class Maker(Arithmetic, Moves):
@@ -106,7 +105,7 @@ class Maker(Arithmetic, Moves):
         if kind in ("feed_forward", "heads", "block", "layer_norm", "rms_norm") and r.random() < 0.25:
             use.repeat = r.randint(2, 3)
         self.name_instance(use)
-        if sum(np.prod([float(self.dims.value(a)) for a in t.axes]) for _, t, _ in use.parameters) > 3 * ELEMENTS:
+        if sum(np.prod([float(self.dims.value(a)) for a in t.axes]) for _, t, _ in use.parameters) > 3 * self.dims.elements:
             raise Invalid("too many parameters")
         return self.add(call, [x])
 
@@ -160,6 +159,15 @@ class Maker(Arithmetic, Moves):
                 inner = self.dims.derive("%s / %d" % (channels, groups))
                 out = r.choice([channels, self.dims.derive("2 * " + channels), out])
         return self.add(windows.Convolution(count, False, **options), [x, self.param([out, inner, *window])])
+
+    def many_channels(self, r):
+        """Convolutions of 3 x 3 taps, each of what the one before it gives, of an image of many channels."""
+        x = self.pool[0]
+        for _ in range(r.choice([1, 2, 2, 3])):
+            transposes, pad = r.random() < 0.2, r.choice([0, 1, 1, 1, 2])
+            channels = [r.choice(["C", "O"]), x.type.axes[-3]]
+            weight = self.param([*(reversed(channels) if transposes else channels), "3", "3"], 0.1)
+            x = self.add(windows.Convolution(2, transposes, **({"pad": pad} if pad else {})), [x, weight])
 
     def batch_normed(self):
         """A batch norm, behind a convolution or not."""

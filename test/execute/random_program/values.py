@@ -3,7 +3,7 @@ import numpy as np
 
 from .graph import BATCH, Body, Invalid, Node, Source, Type
 
-ELEMENTS, LARGEST = 4000, 40.0  # of a value: how many, how large while the program is made
+LARGEST = 40.0  # of a value, while the program is made
 HINTS = [""] * 7 + ["@checkpoint", "@recompute"]
 
 
@@ -28,7 +28,7 @@ class Values:
 
     def param(self, axes, scale=None):
         r = self.rng
-        if BATCH in axes or np.prod([float(self.dims.value(a)) for a in axes]) > ELEMENTS:
+        if BATCH in axes or np.prod([float(self.dims.value(a)) for a in axes]) > self.dims.elements:
             raise Invalid("no such parameter")
         init = scale or r.choice([0.3, 0.5, 0.8])
         source = Source("param", init)
@@ -45,7 +45,7 @@ class Values:
 
     def add(self, op, operands):
         type_ = op.result(self.dims, [operand.type for operand in operands])
-        if type_.axes.count(BATCH) > 1 or np.prod([float(self.dims.value(a)) for a in type_.axes]) > ELEMENTS:
+        if type_.axes.count(BATCH) > 1 or np.prod([float(self.dims.value(a)) for a in type_.axes]) > self.dims.elements:
             raise Invalid("too large")
         node = Node(op, operands, type_, self.rng.choice(HINTS))
         node.inline = self.rng.random() < 0.4
