@@ -108,7 +108,7 @@ def chains():
     yield "dilated", same(15, 11, 3, 2), True
     yield "dilated, five taps, more than there are rows", same(5, 9, 5, 3), True
     yield "stride 2", Chain(16, 9).conv(WIDE, 3).conv(WIDE, 3, stride=2).conv(WIDE, 3).conv(1, 3), True
-    yield "stride 2, odd inside", Chain(26, 9).conv(3 * WIDE, 3, stride=2).conv(3 * WIDE, 3).conv(1, 3), True
+    yield "stride 2, odd inside", Chain(26, 9).conv(30, 3, stride=2).conv(30, 3).conv(1, 3), True
     yield "stride 2, five taps", Chain(24, 7).conv(WIDE, 5).conv(WIDE, 5, stride=2).conv(1, 3), True
     yield "stride 2, one tap", Chain(16, 8).conv(WIDE, 3).conv(WIDE, 1, stride=2).conv(1, 3), True
     yield "stride 3", Chain(18, 8).conv(WIDE, 3).conv(WIDE, 3, stride=3).conv(1, 3), True
