@@ -23,7 +23,7 @@ static constexpr double kAmxProducts = 700e9, kAmxAttends = 140e9, kAmxGain = 4.
 static constexpr double kDotGain = 1.9, kDotAttendGain = 1.4;
 
 // A convolution by Winograd's minimal filtering makes its products at this share of the usual rate, since it transforms its operands, too. On an Emerald
-// Rapids it was 0.8 with 128 channels, 0.7 with 64 and 256, and 0.55 with 16 (`bench/run conv`).
+// Rapids it was 0.8 with 128 channels, 0.7 with 64 and 256, and 0.55 with 16; of gradients of filters 0.45 to 0.65 (`bench/run conv`).
 static constexpr double kWinogradShare = 0.7;
 
 // Of one core: what its second-level cache holds, and hands out. (Zen 4, Zen 5 and Skylake's servers have 1 MiB, later ones of Intel 2 MiB; on an
