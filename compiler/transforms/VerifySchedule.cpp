@@ -53,7 +53,8 @@ public:
       return failure();
     if (failed(copies.verifyEnd()))
       return failure();
-    findStates();
+    if (failed(findStates()))
+      return failure();
     return sweep();
   }
 
@@ -278,17 +279,24 @@ private:
           return failure();
     return success();
   }
-  // The new value of a state, or of a slot, lies where the old one lay, whether or not it is computed from it.
-  void findStates() {
+  // The new value of a state, or of a slot, lies where the old one lay, whether or not it is computed from it: there the next step reads it.
+  // What lies on the host HostCopies knows.
+  LogicalResult findStates() {
     for (StringRef kind : {nn::kPathAttr, nn::kSlotAttr}) {
       DenseMap<Attribute, Value> old;
       for (BlockArgument argument : function.getArguments())
         if (Attribute name = function.getArgAttr(argument.getArgNumber(), kind))
           old[name] = argument;
       for (auto [i, value] : llvm::enumerate(function.getBody().front().getTerminator()->getOperands()))
-        if (Attribute name = function.getResultAttr(unsigned(i), kind))
-          overwrites[value] = old.lookup(name);
+        if (Attribute name = function.getResultAttr(unsigned(i), kind)) {
+          Value before = overwrites[value] = old.lookup(name);
+          auto was = lives.find(before), is = lives.find(resolve(value));
+          if (was != lives.end() && is != lives.end() && was->second.offset != is->second.offset)
+            return error(resolve(value)) << "leaves the new value of " << name << " at offset " << is->second.offset
+                                         << ", where the next step finds none: the old one lies at " << was->second.offset;
+        }
     }
+    return success();
   }
 
   Value resolve(Value value) const {

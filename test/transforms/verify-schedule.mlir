@@ -848,3 +848,35 @@ func.func @scratch_without_a_place(%x: tensor<16xf32> {plan.offset = 0}) attribu
   }
   return
 }
+
+// -----
+
+// The next step reads a parameter where it lay in this one.
+func.func @state_moves(%p: tensor<16xf32> {nn.path = "p", plan.offset = 0}) -> (tensor<16xf32> {nn.path = "p"}) attributes {plan.arena = 256} {
+  // expected-error @+1 {{leaves the new value of "p" at offset 64, where the next step finds none: the old one lies at 0}}
+  %n = plan.kernel (%p) : (tensor<16xf32>) -> tensor<16xf32> reads [0] writes [64] scratch -1 {
+  ^bb0(%i: tensor<16xf32>):
+    %s = nn.neg %i : tensor<16xf32>
+    plan.return %s : tensor<16xf32>
+  }
+  return %n : tensor<16xf32>
+}
+
+// -----
+
+// Two slots change places: each lies where the other one is looked for.
+func.func @slots_change_places(%m: tensor<16xf32> {nn.slot = "p.m", plan.offset = 0}, %v: tensor<16xf32> {nn.slot = "p.v", plan.offset = 64})
+    -> (tensor<16xf32> {nn.slot = "p.m"}, tensor<16xf32> {nn.slot = "p.v"}) attributes {plan.arena = 256} {
+  // expected-error @+1 {{leaves the new value of "p.m" at offset 64, where the next step finds none: the old one lies at 0}}
+  %n = plan.kernel (%m) : (tensor<16xf32>) -> tensor<16xf32> reads [0] writes [64] scratch -1 {
+  ^bb0(%i: tensor<16xf32>):
+    %s = nn.neg %i : tensor<16xf32>
+    plan.return %s : tensor<16xf32>
+  }
+  %w = plan.kernel (%v) : (tensor<16xf32>) -> tensor<16xf32> reads [64] writes [0] scratch -1 {
+  ^bb0(%i: tensor<16xf32>):
+    %s = nn.neg %i : tensor<16xf32>
+    plan.return %s : tensor<16xf32>
+  }
+  return %n, %w : tensor<16xf32>, tensor<16xf32>
+}
