@@ -93,7 +93,19 @@ static std::pair<int, int> clipped(const ContractPlan &plan, std::pair<int, int>
           int(std::min<int64_t>(tile.second, (plan.n.size + plan.lanes - 1) / plan.lanes))};
 }
 
+// Few rows of A over a B that is far away and read where it lies: what counts is how B arrives. Each step reads some lines in another page, and two
+// lines that follow each other are fetched as one (measured on Emerald Rapids, of 1 to 12 rows: two lines a step 1.1 to 1.4 times as fast as three and more
+// where vectors have 16 elements; where they have eight, one line and a half, or two under one or two rows, 1.2 to 1.4 times as fast as one).
+static bool isFarAndReadOnce(const ContractPlan &plan) {
+  constexpr int64_t kFar = 1 << 20, kPage = 4096, kWideRows = 14, kNarrowRows = 12;
+  const int64_t row = plan.k.b * plan.bytes;
+  return !plan.pairs && plan.bounds.empty() && plan.bands == Bands::No && plan.outerK.empty() && plan.n.b == 1 && row >= kPage && plan.k.size * row > kFar &&
+         plan.m.size * countOf(plan.outerM) <= (plan.manyRegisters ? kWideRows : kNarrowRows);
+}
+
 static std::pair<int, int> bestTile(const ContractPlan &plan) {
+  if (isFarAndReadOnce(plan))
+    return clipped(plan, plan.manyRegisters ? std::pair{14, 2} : plan.m.size > 2 ? std::pair{4, 3} : std::pair{2, 4});
   std::pair<int, int> best;
   double least = -1;
   for (auto &tile : tilesOf(plan)) {
