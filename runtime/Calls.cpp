@@ -87,7 +87,7 @@ void cinch_launch(cinch_ctx *context, int32_t launch, cinch_kernel kernel, const
     int64_t begin = __builtin_expect(timing, 0) ? nanoseconds() : 0;
     worker.pool.run(runKernel, &call);
     if (__builtin_expect(timing, 0))
-      addTime(launch, worker.number, begin, nanoseconds() - begin);
+      addTime(launch, worker.number, run.mode == Run::Training, begin, nanoseconds() - begin);
   }
   if (__builtin_expect(context->checking, 0))
     checkAfter(worker, launch, offsets);

@@ -9,13 +9,13 @@
 
 namespace cinch::rt {
 
-static uint32_t table[8][256];
+using Table = uint32_t[8][256];
 
-static void makeTable() {
+static void makeTable(Table &table, uint32_t polynomial) {
   for (uint32_t i = 0; i < 256; ++i) {
     uint32_t crc = i;
     for (int bit = 0; bit < 8; ++bit)
-      crc = crc & 1 ? crc >> 1 ^ 0x82f63b78u : crc >> 1;
+      crc = crc & 1 ? crc >> 1 ^ polynomial : crc >> 1;
     table[0][i] = crc;
   }
   for (uint32_t i = 0; i < 256; ++i)
@@ -23,9 +23,10 @@ static void makeTable() {
       table[k][i] = table[k - 1][i] >> 8 ^ table[0][table[k - 1][i] & 255];
 }
 
-static uint32_t byTable(uint32_t before, const void *data, size_t size) {
-  if (!table[0][1])
-    makeTable();
+// Of two threads that make it at once each writes the same.
+static uint32_t byTable(Table &table, uint32_t polynomial, uint32_t before, const void *data, size_t size) {
+  if (!table[7][255])
+    makeTable(table, polynomial);
   const unsigned char *at = static_cast<const unsigned char *>(data);
   uint32_t crc = ~before;
   for (; size >= 8; size -= 8, at += 8) {
@@ -66,7 +67,13 @@ uint32_t crc32c(uint32_t before, const void *data, size_t size) {
   if (fast)
     return byInstruction(before, data, size);
 #endif
-  return byTable(before, data, size);
+  static Table table;
+  return byTable(table, 0x82f63b78u, before, data, size);
+}
+
+uint32_t crc32OfZip(uint32_t before, const void *data, size_t size) {
+  static Table table;
+  return byTable(table, 0xedb88320u, before, data, size);
 }
 
 } // namespace cinch::rt

@@ -1,5 +1,6 @@
 // CudaTimes.cpp: how long each launch takes on the device: an event before it and one behind it, read when the device is done.
 #include "runtime/Cuda.h"
+#include "runtime/Run.h"
 #include "runtime/Times.h"
 
 namespace cinch::rt {
@@ -10,6 +11,7 @@ constexpr int kMost = 2048; // launches between two collections
 struct Timed {
   CUevent begin = nullptr, end = nullptr;
   int32_t launch = 0;
+  bool ofStep = false;
 };
 struct Timeline {
   Timed *launches = nullptr;
@@ -43,6 +45,7 @@ void beginTime(Gpu &gpu, int32_t launch, int64_t worker) {
     line.from = nanoseconds();
   line.worker = worker;
   timed.launch = launch;
+  timed.ofStep = run.mode == Run::Training;
   expect(cuda.recordEvent(timed.begin, gpu.stream), "mark a time");
 }
 
@@ -60,7 +63,7 @@ void collectTimes(Gpu &gpu) {
     float since = 0, taken = 0; // milliseconds
     expect(cuda.timeBetween(&since, line.launches[0].begin, timed.begin), "tell a time");
     expect(cuda.timeBetween(&taken, timed.begin, timed.end), "tell a time");
-    addTime(timed.launch, line.worker, line.from + int64_t(double(since) * 1e6), int64_t(double(taken) * 1e6));
+    addTime(timed.launch, line.worker, timed.ofStep, line.from + int64_t(double(since) * 1e6), int64_t(double(taken) * 1e6));
   }
   line.count = 0;
 }

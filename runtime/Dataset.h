@@ -26,6 +26,9 @@ struct FieldFile {
   const double *mean = nullptr, *deviation = nullptr; // of a field that is normalized: one a value of an example
   FieldFile *next = nullptr; // where the examples behind these lie
   int64_t here = 0;
+  // An array that lies in a ZIP file as it is: its bytes there, and their CRC-32 by the directory.
+  int64_t storedAt = 0, storedEnd = 0;
+  uint32_t storedCrc = 0;
   uint32_t crc = 0; // of the bytes from dataOffset to dataEnd; of several files: of what each has, of records the field's values
 };
 

@@ -122,7 +122,9 @@ Shape findNpzArray(FieldFile &file, const char *name, const char *set, const cha
       fail(kData, "%s: `%s` is truncated or damaged", file.path.text, name);
     file.dataOffset = int64_t(data);
     file.dataEnd = int64_t(data + size);
-    if (method == 8)
+    if (method == 0)
+      file.storedAt = int64_t(data), file.storedEnd = int64_t(data + size), file.storedCrc = uint32_t(number(entry + 16, 4));
+    else
       unpack(file, name, int64_t(data), int64_t(data + packed), int64_t(size), uint32_t(number(entry + 16, 4)), set, field, out);
     return readNpyHeader(file);
   }

@@ -38,6 +38,7 @@ public:
   }
   char text[256];
   bool isCut = false; // the cell is longer than that: no number and no name is
+  bool hasReturns = false; // there was a CR that no LF follows
   int64_t line = 1;
 
 private:
@@ -61,6 +62,8 @@ private:
             break;
           if (c == '"')
             take();
+          if (c == 0)
+            refuseZero();
           line += c == '\n';
           put(size, c);
         }
@@ -69,6 +72,9 @@ private:
         continue;
       }
       any = true;
+      if (c == 0)
+        refuseZero();
+      hasReturns |= c == '\r' && peek() != '\n';
       if (c == separator || c == '\n') {
         if (c == '\n' && size && text[size - 1] == '\r' && !quoted)
           --size;
@@ -98,6 +104,9 @@ private:
           return end;
     }
     return 0;
+  }
+  [[noreturn]] void refuseZero() {
+    fail(kData, "%s: line %lld, column %lld: there is a byte of value 0; a table is text in UTF-8", file.path.text, (long long)line, (long long)column);
   }
   [[noreturn]] void cannotRead() {
     fail(kData, "cannot read %s: %s", file.path.text, errno ? strerror(errno) : "it became shorter while it was read");
@@ -161,6 +170,8 @@ void findColumns(Columns &columns, const DatasetSpec &spec, const FieldSpec &fie
     ++columns.columns;
   if (end == CsvReader::File && columns.columns == 0)
     fail(kData, "%s: the file is empty", file.path.text);
+  if (counted.hasReturns && counted.line == 1)
+    fail(kData, "%s: its lines end with CR alone; end them with LF, or with CR and LF", file.path.text);
   ++columns.columns;
   columns.column = allocateArray<int64_t>(columns.count);
   columns.order = allocateArray<int64_t>(columns.count);
@@ -235,8 +246,8 @@ double readCell(const char *text, const DatasetSpec &spec, const FieldSpec &fiel
     else
       what.add("the cell is empty");
     if (isReal(field))
-      fail(kData, "%s: line %lld, column %lld: %s of field `%s`; `missing = ..` of csv(..) says what such cells count as",
-           file.path.text, (long long)line, (long long)column + 1, what.data, field.name);
+      fail(kData, "%s: line %lld, column %lld: %s%s field `%s`; `missing = ..` of csv(..) says what such cells count as",
+           file.path.text, (long long)line, (long long)column + 1, what.data, text[0] ? " of" : ", where a number is expected of", field.name);
     // A class or a flag that nobody wrote down is not guessed.
     const char *elem = field.names.size ? "has names" : field.elem == Elem::Bool ? "is bool" : "is i32";
     fail(kData, "%s: line %lld, column %lld: %s, but field `%s` %s, for which `missing = ..` does not stand; %s", file.path.text,
@@ -264,9 +275,8 @@ bool isHeld(const DatasetSpec &spec, uint64_t key, int64_t row) {
   return double(mix64(key + uint64_t(row) * 0x9e3779b97f4a7c15u) >> 11) * 0x1p-53 < spec.holdOut;
 }
 
-// Writes the rows behind the head of `into`; returns how many.
-int64_t convertRows(const DatasetSpec &spec, const FieldSpec &field, const FieldFile &file, const Columns &columns,
-                    AtomicFile &into) {
+// Writes the rows behind the head of `into`; one is there at least.
+void convertRows(const DatasetSpec &spec, const FieldSpec &field, const FieldFile &file, const Columns &columns, AtomicFile &into) {
   static double buffer[4096];
   CsvReader reader(file, spec.separator[0]);
   double *row = allocateArray<double>(columns.count);
@@ -321,8 +331,14 @@ int64_t convertRows(const DatasetSpec &spec, const FieldSpec &field, const Field
     }
     ++rows;
   }
+  if (rows == 0) {
+    abandonFile(into);
+    fail(kData, "%s: there is no example in it%s", file.path.text,
+         inFile == 0 ? spec.csvHeader ? ", only the names of the columns" : ""
+         : spec.held ? " that is held out"
+                     : " that is not held out");
+  }
   flush();
-  return rows;
 }
 
 } // namespace
@@ -358,13 +374,10 @@ void openCsv(Dataset &dataset, int number, const char *folder, const char *out) 
     AtomicFile into;
     findColumns(columns, spec, field, file);
     const bool begun = beginKept(kept, into);
-    if (begun && convertRows(spec, field, file, columns, into) == 0) {
-      abandonFile(into);
-      fail(kData, "%s: there is no example in it%s", file.path.text,
-           spec.holdOut > 0 ? spec.held ? " that is held out" : " that is not held out" : "");
-    }
-    if (begun)
+    if (begun) {
+      convertRows(spec, field, file, columns, into);
       endKept(kept, into);
+    }
   }
   close(file.fd);
   FieldFile &values = dataset.fields[number];

@@ -12,11 +12,20 @@
 
 namespace cinch::rt {
 
-// Opens it, if it is there and was made as it is wanted.
+// The first line ends with the size of the file, so that one which lost its end is written anew.
+constexpr int kSizeDigits = 20, kSizeAt = int(kKeptHead) - kSizeDigits - 1;
+static void putSize(char *head, int64_t size) {
+  char digits[kSizeDigits + 1];
+  snprintf(digits, sizeof digits, "%020lld", (long long)size);
+  memcpy(head + kSizeAt, digits, kSizeDigits);
+}
+
+// Opens it, if it is there, whole, and was made as it is wanted.
 static bool openKept(KeptFile &kept) {
   char there[kKeptHead];
   const char *why;
   kept.fd = openToRead(kept.path.text, kept.size, why);
+  putSize(kept.head, kept.size);
   if (kept.fd >= 0 && (!readAt(kept.fd, there, kKeptHead, 0) || memcmp(there, kept.head, kKeptHead) != 0)) {
     close(kept.fd);
     kept.fd = -1;
@@ -62,7 +71,12 @@ bool beginKept(KeptFile &kept, AtomicFile &into) {
 void endKept(KeptFile &kept, AtomicFile &into) {
   struct stat status;
   kept.fd = fcntl(into.fd, F_DUPFD_CLOEXEC, 0);
-  if (kept.fd < 0 || fstat(kept.fd, &status) != 0 || !commitFile(into))
+  bool good = kept.fd >= 0 && fstat(kept.fd, &status) == 0;
+  if (good) {
+    putSize(kept.head, status.st_size);
+    good = pwrite(into.fd, kept.head + kSizeAt, kSizeDigits, kSizeAt) == kSizeDigits && commitFile(into);
+  }
+  if (!good)
     fail(kResources, "cannot write %s: %s", kept.path.text, strerror(errno));
   kept.size = status.st_size;
   if (!kept.named)

@@ -6,7 +6,7 @@
 
 namespace cinch::rt {
 
-constexpr int64_t kKeptHead = 128; // bytes of the first line
+constexpr int64_t kKeptHead = 160; // bytes of the first line, which ends with the size of the file
 
 struct KeptFile {
   bool named = true; // false: there is no folder for results, and it goes away with the process

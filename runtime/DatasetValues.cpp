@@ -290,6 +290,21 @@ static void remember(const char *out, uint64_t asked, int64_t size, long long ti
   close(fd);
 }
 
+// An array in a ZIP file has the checksum that the directory says.
+static void checkStored(const FieldFile &file, const char *name) {
+  static char buffer[16384];
+  uint32_t crc = 0;
+  for (int64_t at = file.storedAt; at < file.storedEnd;) {
+    int64_t now = file.storedEnd - at < int64_t(sizeof buffer) ? file.storedEnd - at : int64_t(sizeof buffer);
+    if (!readAt(file.fd, buffer, size_t(now), at))
+      fail(kData, "cannot read %s: %s", file.path.text, errno ? strerror(errno) : "it became shorter while it was read");
+    crc = crc32OfZip(crc, buffer, size_t(now));
+    at += now;
+  }
+  if (crc != file.storedCrc && file.storedEnd > file.storedAt)
+    fail(kData, "%s: `%s` is damaged: its checksum is another one", file.path.text, name);
+}
+
 static void checkOneFile(const DatasetSpec &spec, const FieldSpec &field, FieldFile &file, const char *out) {
   bool windows = strcmp(spec.source, "text") == 0 || strcmp(spec.source, "tokens") == 0;
   struct stat status;
@@ -298,13 +313,14 @@ static void checkOneFile(const DatasetSpec &spec, const FieldSpec &field, FieldF
   // The time of modification can be set back, by people and by programs that copy; this one cannot.
   long long time = (long long)status.st_ctim.tv_sec * 1000000000 + status.st_ctim.tv_nsec;
   Text asked;
-  asked.add("%s %a %d %lld %d %d %lld %d %lld %lld %lld", spec.source, field.scale, int(file.raw), (long long)file.dataOffset,
+  asked.add("2 %s %a %d %lld %d %d %lld %d %lld %lld %lld", spec.source, field.scale, int(file.raw), (long long)file.dataOffset,
             int(field.elem), field.hasBelow, (long long)field.below, field.hasExcept, (long long)field.except,
             (long long)file.count, (long long)file.exampleStep);
   uint64_t hash = hashText(asked.data);
   bool keep = exists(out);
   if (keep && isRemembered(out, hash, file.size, time, file.path.text, file.crc))
     return;
+  checkStored(file, field.from.size ? field.from[0] : field.name);
   file.crc = checkFile(file, field, windows);
   if (keep)
     remember(out, hash, file.size, time, file.crc, file.path.text);

@@ -1,6 +1,7 @@
 // Inflate.cpp: see Inflate.h. Codes are decoded bit by bit with the counts of each length, which is short; a data set is unpacked
 // once. The last 32 KiB that were unpacked are kept in a ring, which is written out whenever it is full.
 #include "runtime/Inflate.h"
+#include "runtime/Checksum.h"
 #include "runtime/Output.h"
 #include <errno.h>
 #include <new>
@@ -65,7 +66,7 @@ public:
       flush();
     if (!why && written != size)
       why = "fewer bytes than its directory says";
-    if (!why && ~crc != checksum)
+    if (!why && crc != checksum)
       why = "its checksum is another one";
     return why;
   }
@@ -103,11 +104,7 @@ private:
   }
   void flush() {
     int64_t from = flushed & (kRing - 1), count = written - flushed;
-    for (int64_t i = 0; i < count; ++i) {
-      crc ^= ring[from + i];
-      for (int k = 0; k < 8; ++k)
-        crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0);
-    }
+    crc = crc32OfZip(crc, ring + from, size_t(count));
     if (!writeAll(into.fd, ring + from, size_t(count)))
       fail(kResources, "cannot write %s: %s", into.temporary.text, strerror(errno));
     flushed = written;
@@ -208,7 +205,7 @@ private:
   AtomicFile &into;
   const char *why = nullptr;
   Code literals, distances;
-  uint32_t hold = 0, crc = ~0u;
+  uint32_t hold = 0, crc = 0;
   int held = 0, place = 0, filled = 0;
   int64_t written = 0, flushed = 0;
   unsigned char buffer[4096], ring[kRing];

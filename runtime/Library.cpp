@@ -31,6 +31,7 @@ pid_t process = 0;                     // in which the memory and our threads ar
 bool busy = false;                     // a call is running
 thread_local const char *turnedAway = nullptr; // why the last call of this thread was not begun: `message` may be another thread's
 bool shown = false;                    // the caller was given the address of a parameter; on a GPU that is a copy's
+bool reseeded = false;                 // the seed was changed, and nothing drawn with it yet
 bool drawn = false;                    // the file of the program's `init` was not read, and nothing was loaded in its place
 
 void takeFailure(int code, const char *text) {
@@ -82,9 +83,16 @@ void show(const Tensor &tensor, cinch_value &value) {
   fill(value, tensor.name, nameOf(tensor.elem), *tensor.shape, tensor.data);
 }
 
+void needPointer(const void *pointer, const char *what) {
+  if (!pointer)
+    fail(kUsage, "the %s is NULL", what);
+}
+
 void needMemory() {
   if (!ready)
     fail(kUsage, "cinch_model_init has to be called first");
+  if (reseeded)
+    fail(kUsage, "the seed was changed; cinch_model_init has to be called again, which begins anew with it");
 }
 
 // Nobody works with drawn parameters where the program says that they come from a file.
@@ -223,6 +231,7 @@ int cinch_model_init(int64_t threads) {
       fail(kUsage, "%lld threads: the library works with %lld already", (long long)threads, (long long)run.options.threads);
     }
     run.step = 0;
+    reseeded = false;
     storeValues();
     initialize(run.meta);
     loadInit();
@@ -232,12 +241,15 @@ int cinch_model_init(int64_t threads) {
 
 int cinch_model_set(const char *setting) {
   return guarded([&] {
+    needPointer(setting, "setting");
     readDescription();
+    const uint64_t seed = run.meta.seed;
     run.options.settings.size = 0;
     run.options.settings.add() = copyText(setting, strlen(setting)); // messages and values refer to it
     applySettings();
     run.horizon = run.meta.steps;
     if (ready) {
+      reseeded |= run.meta.seed != seed;
       storeValues();
       setWord(kHorizon, run.horizon);
     }
@@ -246,6 +258,7 @@ int cinch_model_set(const char *setting) {
 
 int cinch_model_load(const char *path) {
   return guarded([&] {
+    needPointer(path, "path");
     needMemory();
     loadParameterFile(path);
     drawn = false;
@@ -255,6 +268,7 @@ int cinch_model_load(const char *path) {
 
 int cinch_model_save(const char *path) {
   return guarded([&] {
+    needPointer(path, "path");
     needParameters();
     if (!shown) // else they are here, maybe changed
       parametersFromDevice();
@@ -285,6 +299,7 @@ int cinch_model_step(const void *const *fields, double *loss) {
 
 int cinch_model_evaluate(const void *const *fields, int64_t examples, double *metrics) {
   return guarded([&] {
+    needPointer(metrics, "place of the metrics");
     const Entry &entry = beginCall("eval", cinch_eval != nullptr, fields, examples);
     run.mode = Run::Reading;
     setWord(kStep, 0);
@@ -297,6 +312,7 @@ int cinch_model_evaluate(const void *const *fields, int64_t examples, double *me
 
 int cinch_model_predict(const void *const *fields, int64_t examples, void *const *results) {
   return guarded([&] {
+    needPointer(results, "list of results");
     const Entry &entry = beginCall("predict", cinch_predict != nullptr, fields, examples);
     run.mode = Run::Reading;
     run.givenResults = results;
@@ -317,6 +333,7 @@ int64_t cinch_model_steps_done(void) { return run.step; }
 
 int cinch_model_value(int kind, int64_t index, cinch_value *value) {
   return guarded([&] {
+    needPointer(value, "place of the value");
     readDescription();
     if (kind == CINCH_PARAMETER) {
       needMemory();
@@ -344,6 +361,8 @@ int cinch_model_value(int kind, int64_t index, cinch_value *value) {
 
 int cinch_model_parameter(const char *path, cinch_value *value) {
   return guarded([&] {
+    needPointer(path, "path");
+    needPointer(value, "place of the value");
     needMemory();
     const TensorList &tensors = parameterTensors();
     for (int64_t i = 0; i < tensors.count; ++i)

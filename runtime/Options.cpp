@@ -93,7 +93,7 @@ const struct {
 // The name among the candidates that is nearest to what was typed, or null.
 struct Nearest {
   const char *typed, *name = nullptr;
-  int distance = 4;
+  int distance = mostEdits(typed) + 1;
   void offer(const char *candidate) {
     int d = editDistance(typed, candidate);
     if (d < distance)

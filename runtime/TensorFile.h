@@ -117,6 +117,8 @@ private:
 
 // The number of single-letter edits between two names, at most 99; for "did you mean".
 int editDistance(const char *a, const char *b);
+// What is further away than this from what was typed is something else: most of a short word.
+int mostEdits(const char *typed);
 
 } // namespace cinch::rt
 #endif

@@ -47,6 +47,11 @@ int editDistance(const char *a, const char *b) {
   return row[n];
 }
 
+int mostEdits(const char *typed) {
+  size_t half = (strlen(typed) + 1) / 2;
+  return half < 1 ? 1 : half > 3 ? 3 : int(half);
+}
+
 TensorFile::~TensorFile() {
   if (fd >= 0)
     close(fd);

@@ -34,10 +34,10 @@ static void addTo(List<LaunchTime> &list, int32_t launch, int64_t taken) {
   list[launch].add(taken);
 }
 
-void addTime(int32_t launch, int64_t worker, int64_t begin, int64_t taken) {
+void addTime(int32_t launch, int64_t worker, bool ofStep, int64_t begin, int64_t taken) {
   pthread_mutex_lock(&mutex);
   addTo(times, launch, taken);
-  if (worker == 0)
+  if (worker == 0 && ofStep)
     addTo(timesOfFirst, launch, taken);
   events[eventsSeen++ % kEvents] = {launch, int32_t(worker), begin, taken};
   pthread_mutex_unlock(&mutex);

@@ -9,13 +9,14 @@ namespace cinch::rt {
 
 extern bool timing; // set once, before the first launch
 int64_t nanoseconds();
-void addTime(int32_t launch, int64_t worker, int64_t begin, int64_t nanoseconds);
+// `ofStep`: in a training step; an evaluation between steps is no part of them.
+void addTime(int32_t launch, int64_t worker, bool ofStep, int64_t begin, int64_t nanoseconds);
 void addStepTime(int64_t begin, int64_t nanoseconds);
 // One line a launch, with tabs: number, calls, seconds of all calls, median seconds of the latest calls, the least
 // seconds of a call, kernel, place, text. A file that cannot be written is a warning.
 void writeTimes(const char *path);
 
-// By the number of the launch: of all workers of this process, which may run the same launch at once, and of worker 0 alone.
+// By the number of the launch: of all workers of this process, which may run the same launch at once, and of the steps of worker 0 alone.
 extern List<LaunchTime> times, timesOfFirst;
 extern LaunchTime stepTimes;
 

@@ -117,7 +117,7 @@ void setValue(const char *written, const char *key, const char *text) {
       fail(kUsage, "--set %s: `%s` %s; change the program and compile again", written, key,
            strcmp(key, "grain") == 0 || strcmp(key, "precision") == 0 ? "is decided when compiling" : "is no value of this program");
   const char *nearest = nullptr;
-  int least = 4;
+  int least = mostEdits(key) + 1;
   auto offer = [&](const char *known) {
     int distance = editDistance(key, known);
     if (distance < least)

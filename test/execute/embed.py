@@ -127,6 +127,18 @@ def from_python(folder, library="./libmoons.so", threads=2):
     verdicts.expect(np.all(model.parameter("out.weight") == np.float32(3e38)), "behind the gate nothing changed")
     weights[:] = kept
     first = model.step(**batch)
+    refused(model, 2, "the setting is NULL", lambda: model.call("set", None))
+    refused(model, 2, "the path is NULL", lambda: model.call("load", None))
+    refused(model, 2, "the path is NULL", lambda: model.call("save", None))
+    refused(model, 2, "the path is NULL", lambda: model.call("parameter", None, None))
+    refused(model, 2, "the place of the value is NULL", lambda: model.call("parameter", b"a.weight", None))
+    refused(model, 2, "the place of the value is NULL", lambda: model.call("value", 0, ctypes.c_int64(0), None))
+    # Another seed is one from the beginning on.
+    model.set("seed=77")
+    refused(model, 2, "the seed was changed; cinch_model_init has to be called again", lambda: model.step(**batch))
+    model.call("init", 0)
+    verdicts.expect(not np.array_equal(model.parameter("a.weight"), start), "another seed draws other parameters")
+    model.set("seed=1")
     model.call("init", 0)
     verdicts.expect(np.array_equal(model.parameter("a.weight"), start), "init starts anew")
     verdicts.expect(model.step(**batch) == first, "and computes the same")

@@ -72,6 +72,17 @@ def checked(name, flags, workers):
 SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1}
 
 
+def evaluated(data):
+    """What evaluations launch between the steps is no part of a step."""
+    source = programs.source("evaluated", PROGRAM.replace("steps 40", "steps 40\n  every 8 eval(train)"))
+    exe, out = programs.compiled(source, "evaluated", "--microbatch", "12"), programs.FOLDER / "out-evaluated"
+    programs.call([exe, "--data", data, "--out", out, "--profile"])
+    calls = {row["kernel"]: float(row["calls_a_step"]) for row in table(out)}
+    verdicts.expect(all(call == int(call) for call in calls.values()), "with evaluations between: %s" % calls)
+    traced = json.loads((out / "profile.json").read_text())["traceEvents"]
+    verdicts.expect(sum(event.get("name", "").startswith("blocks.0.fc: contract") for event in traced) > 40, "the trace has them, too")
+
+
 def without_copies():
     """Where the budget has no room for copies of weights, kernels are priced as the planner prices them: those of a step add up to what is predicted of it."""
     source = programs.source("bf16", PROGRAM.replace("adam(lr = 0.01)", "adam(lr = 0.01); precision bf16(master = f32, accumulate = f32)").replace("repeat 3", "repeat 9"))
@@ -96,6 +107,7 @@ def main():
     checked("parts", ["--microbatch", "4"], 1)
     checked("stages", ["--stages", "2"], 2)
     checked("replicas", ["--replicas", "2"], 2)
+    evaluated(data)
     without_copies()
     exe = programs.FOLDER / "whole"
     out = programs.FOLDER / "out-none"

@@ -57,6 +57,9 @@ def test_npz(t):
         programs.write(t.path("x.npz"), sound[:at] + bytes([draw.randrange(256)]) + sound[at + 1 :])
         code = t.call(program, "--data", ".", "--out", "a", "--steps", 1)[0]
         t.check(code in (0, 3), "byte %d changed" % at, str(code))
+    # Values that are sound in themselves, under another checksum than the directory's.
+    value = sound.rindex(struct.pack("<q", FLAT[-1]), 0, sound.rindex(b"PK\1\2"))
+    wrong(["`x` is damaged: its checksum is another one"], sound[:value] + bytes([sound[value] ^ 1]) + sound[value + 1 :])
 
 
 def test_compressed(t):
@@ -75,7 +78,7 @@ def test_compressed(t):
                 archive.writestr("x.npy", programs.npy("<i4", [30000, 2], values, "i"))
             programs.write(t.path("x.npz"), target.getvalue())
             code, out, err = t.call(program, "--data", ".", "--out", "a", "--steps", 1)
-            kept = content(t.path("a", "train.x.npz-values"))[128:]
+            kept = content(t.path("a", "train.x.npz-values"))[160:]
             t.check(code == 0 and kept == programs.npy("<i4", [30000, 2], values, "i"), "level %d" % level, err)
     sound = npz({"x": programs.npy("<i8", [8, 2], FLAT, "q")}, zipfile.ZIP_DEFLATED)
     for i in range(300):
@@ -193,6 +196,16 @@ def test_csv(t):
     want = [[struct.unpack("i", struct.pack("f", single(e / 3) * 0.5))[0]] for e in range(16)]
     t.check(walk(t, t.recorder(real, 1, 16), "real", 1, 16) == want, "numbers with a fraction")
 
+    # What lost its end, or has one too many, is written anew.
+    kept = t.path("out", "train.x.csv-values")
+    programs.write(t.path("x.csv"), text.encode())
+    t.check(walk(t, program, "out", 2, 8) == WHOLE, "before the values are cut")
+    whole = content(kept)
+    for size in (0, 20, len(whole) - 8 * 14, len(whole) - 1):
+        programs.write(kept, whole[:size])
+        t.check(walk(t, program, "out", 2, 8) == WHOLE and content(kept) == whole, "values cut to %d bytes" % size)
+    programs.write(kept, whole + bytes(16))
+    t.check(walk(t, program, "out", 2, 8) == WHOLE and content(kept) == whole, "values with more at their end")
     lone = dict(real, missing=7)
     for ends in ("", "\n", "\n\n\n", "\r\n \r\n"):
         programs.write(t.path("r.csv"), ("v\n1\n\n2\n3\n4\n5\n6\n8" + ends).encode())
@@ -210,7 +223,10 @@ def test_csv(t):
 
     wrong(["empty"], "")
     wrong(["empty"], "\ufeff")
-    wrong(["no example"], "a,b\n")
+    wrong(["no example in it, only the names of the columns"], "a,b\n")
+    wrong(["its lines end with CR alone; end them with LF"], "a,b\r1,2\r")
+    wrong(["line 3, column 1: there is a byte of value 0"], "a,b\n1,2\n3\x004,5\n")
+    wrong(["line 2, column 2: there is a byte of value 0"], 'a,b\n1,"2\x00"\n')
     wrong(["the column `b`", "the file has a, c"], "a,c\n1,2\n")
     wrong(["two columns are called `a`"], "a,a,b\n1,2,3\n")
     wrong(["line 3, column 2: `x` is no number"], "a,b\n1,2\n3,x\n")
