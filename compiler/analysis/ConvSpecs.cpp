@@ -3,7 +3,7 @@
 // Image row h, output row p and tap r meet where h = p * stride + r * dilate - pad. What gives the output or the filter walks p
 // and r, and h follows; it may lie outside. What gives the image walks h, and p = (h + pad - r * dilate) / stride is whole for every
 // so many taps only, which depend on h mod stride: for each such remainder, the image's rows and columns of it are a
-// contraction of their own, over its taps.
+// contraction of their own, over its taps. Of a large stride remainders that follow each other and differ in their taps alone are one contraction.
 #include "compiler/analysis/Specs.h"
 
 #include "compiler/kernels/ElemFacts.h"
@@ -165,10 +165,12 @@ ContractSpec givingOutputOrFilter(const Convolution &c, bool filter) {
   return spec;
 }
 
-// Rows (or columns) of the image with one remainder by the stride.
+// Rows (or columns) of the image with one remainder by the stride, or with `count` that follow each other: of each next one the first row of the image is
+// the next row, and the first tap `tapStep` further.
 struct Phase {
   Dim places, taps;
   int64_t begin, firstTap, firstOutput; // the first row of the image; its first tap, and the output row that it meets there
+  int64_t count = 1, tapStep = 0;
 };
 
 Phase phaseOf(const Convolution &c, int axis, int64_t remainder) {
@@ -188,20 +190,43 @@ Phase phaseOf(const Convolution &c, int axis, int64_t remainder) {
   return phase;
 }
 
-ContractSpec givingImage(const Convolution &c, int64_t row, int64_t column) {
-  Phase phases[] = {phaseOf(c, 0, row), phaseOf(c, 1, column)};
+// All of an axis. `together`: those that can be are one.
+std::vector<Phase> phasesOf(const Convolution &c, int axis, bool together) {
+  std::vector<Phase> phases;
+  for (int64_t remainder = 0; remainder < std::min(c.stride[axis], c.imageSize(axis)); ++remainder) {
+    Phase next = phaseOf(c, axis, remainder);
+    if (together && !phases.empty()) {
+      Phase &last = phases.back();
+      const int64_t step = next.firstTap - last.firstTap - (last.count - 1) * last.tapStep;
+      if (next.places.size == last.places.size && next.taps.size == last.taps.size && next.firstOutput == last.firstOutput &&
+          (last.count == 1 || step == last.tapStep)) {
+        last.tapStep = step;
+        ++last.count;
+        continue;
+      }
+    }
+    phases.push_back(next);
+  }
+  return phases;
+}
+
+ContractSpec givingImage(const Convolution &c, const Phase &rows, const Phase &columns) {
+  const Phase phases[] = {rows, columns};
   View a = c.output, b = c.filter, to = c.image;
-  Dims m = c.leading(false), k;
+  Dims m = c.leading(false), n, k;
   for (int axis : {0, 1}) {
     a.offset += phases[axis].firstOutput * c.ofOutput(axis);
     b.offset += phases[axis].firstTap * c.filter.strides[axis];
     to.offset += phases[axis].begin * c.ofImage(axis);
     m.push_back(phases[axis].places);
     k.push_back(phases[axis].taps);
+    if (phases[axis].count > 1)
+      n.push_back({phases[axis].count, c.ofImage(axis), phases[axis].tapStep * c.filter.strides[axis], 0});
   }
   k.push_back(c.channelsOut());
+  n.push_back(c.channelsIn());
   Dims group = c.group();
-  ContractSpec spec = contraction(c.elem, a, b, to, &Dim::output, &Dim::filter, &Dim::image, group, m, {c.channelsIn()}, k);
+  ContractSpec spec = contraction(c.elem, a, b, to, &Dim::output, &Dim::filter, &Dim::image, group, m, n, k);
   c.setWinograd(spec, false);
   addBound(spec, group, m, k, phases[0].firstOutput, c.outputSize(0), &Dim::row);
   addBound(spec, group, m, k, phases[1].firstOutput, c.outputSize(1), &Dim::column);
@@ -240,9 +265,13 @@ bool convSpec(nn::ConvOp op, llvm::function_ref<int(Value)> bufferOf, bool accum
     spec.parts.push_back(std::move(only));
     return true;
   }
-  for (int64_t row = 0; row < std::min(c.stride[0], c.imageSize(0)); ++row)
-    for (int64_t column = 0; column < std::min(c.stride[1], c.imageSize(1)); ++column) {
-      spec.parts.push_back(givingImage(c, row, column));
+  // Each part has code of its own. Alone they can be cut into tiles that suit few channels; many would be too long.
+  constexpr int64_t kFewParts = 16;
+  const bool together = std::min(c.stride[0], c.imageSize(0)) * std::min(c.stride[1], c.imageSize(1)) > kFewParts;
+  const std::vector<Phase> ofColumns = phasesOf(c, 1, together);
+  for (const Phase &rows : phasesOf(c, 0, together))
+    for (const Phase &columns : ofColumns) {
+      spec.parts.push_back(givingImage(c, rows, columns));
       c.setBlocks(spec.parts.back(), false, false, c.stride[0] > 1 || c.stride[1] > 1);
     }
   return true;

@@ -133,6 +133,22 @@ PROGRAMS = {
         conv((16, 4, 56), 16, 3, pad=1, groups=16),
         conv((8, 60), 8, 9, pad=4, groups=8),
     ],
+    # More than 16 remainders by the stride: those of the image's rows and columns that differ in their taps alone are one contraction.
+    "large strides": [
+        conv((3, 10, 15), 4, 5, stride=5),
+        conv((20, 16, 16), 24, 16, stride=16),
+        conv((5, 23, 17), 6, 7, stride=5, pad=3),
+        conv((3, 21, 14), 7, 3, stride=6, pad=1, dilate=2),
+        conv((4, 19, 26), 3, 4, stride=6, pad=5, dilate=3),
+        conv((4, 13, 9), 17, 2, stride=9, pad=1),
+        conv((12, 18, 11), 18, 5, stride=5, pad=2, groups=6),
+        conv((20, 18, 11), 20, 6, stride=5, pad=2, groups=20),
+        conv((5, 60), 4, 40, stride=20, pad=3),
+        transposed((6, 3, 2), 5, 8, stride=8),
+        transposed((18, 2, 3), 20, 5, stride=7),
+        transposed((3, 3, 4), 2, 11, stride=5, pad=3),
+        transposed((2, 7), 3, 30, stride=18, pad=1),
+    ],
     # Wide enough for bands: of several of them, of one channel, of taps that do not follow each other, of stretches that are cut.
     "bands": [
         conv((1, 12, 11), 5, 3, pad=1),
