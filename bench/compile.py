@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """compile: compile time and size of the binary for GPT-2's shape of 12, 24 and 48 blocks, how fast `info` answers, and the
 share of planning in the compile time of the examples and of GPT-2's shape under several budgets, and what depth and odd numbers cost:
-many layers, many operands, many parameters, a prime batch.
+many layers, many operands, many parameters, many widths, large strides, a prime batch.
 
     bench/compile.py [--quick] [--rounds N] [--numbers] [--again]
 
@@ -105,6 +105,42 @@ def prime_batch(count):
     return HEAD.replace("B = 32", f"B = {count}").replace("W = 64", "W = 2") + model(["return head(x)"])
 
 
+def many_widths(count):
+    """Each may run in blocks of rows of its own."""
+    layers = "".join(f"  use u{i} = linear[{16 + 7 * i}], d{i} = linear[8]\n  h{i + 1} = h{i} + d{i}(tanh(u{i}(h{i})))\n" for i in range(count))
+    return f"""dim B = 4 batch, T = 4, I = 8
+data train = npy("x.npy", "y.npy") -> (x: f32[B, T, I], y: f32[B])
+model net(x: f32[B, T, I]) -> f32[B] {{
+  h0 = tanh(x)
+{layers}  return sum[T, I] h{count}
+}}
+train net on train seed 3 {{
+  loss = mean[B] (net(x) - y)^2
+  optimizer sgd(lr = 0.02)
+  steps 2
+}}
+"""
+
+
+def large_stride(stride):
+    """Patches of an image behind another convolution, whose gradient they give, and a transposed convolution by which they become an image again."""
+    return f"""dim B = 4 batch, H = {4 * stride}
+data train = npy("x.npy", "y.npy") -> (x: f32[B, 3, H, H], y: f32[B])
+model net(x: f32[B, 3, H, H]) -> f32[B] {{
+  use a = conv[8, 3], p = conv[32, {stride}, s = {stride}, p = 0]
+  param t: f32[32, 3, {stride}, {stride}] ~ normal(0.1)
+  y = conv_transpose2d(tanh(p(a(x))), t, stride = {stride})
+  r[b] = sum[c, i, j] y[b, c, i, j]
+  return r
+}}
+train net on train seed 3 {{
+  loss = mean[B] (net(x) - y)^2
+  optimizer sgd(lr = 0.02)
+  steps 2
+}}
+"""
+
+
 def seconds_and_mebibytes(exe, source, *options):
     """Of the processor and of memory at its peak, that a compilation takes."""
     command = [programs.CINCH, str(source), "-o", str(exe), "--no-plan-cache", "--profile", "none", *options]
@@ -121,11 +157,13 @@ def odd_numbers(quick):
     folder = programs.BENCH / "models"
     small = {"layers.8": (folder / "plain.cinch", ["-D", "N=8"]), "blocks.2": (folder / "blocks.cinch", ["-D", "N=2"]),
              "concat.40": (concatenated(40), []), "by_hand.5": (written_by_hand(5), []),
-             "parameters.30": (many_parameters(30), []), "prime_batch": (prime_batch(7919), [])}
+             "parameters.30": (many_parameters(30), []), "widths.5": (many_widths(5), []), "stride.5": (large_stride(5), []), "prime_batch": (prime_batch(7919), [])}
     large = {**{f"layers.{n}": (folder / "plain.cinch", ["-D", f"N={n}"]) for n in (50, 400, 1000)},
              **{f"blocks.{n}": (folder / "blocks.cinch", ["-D", f"N={n}"]) for n in (12, 48, 100, 200)},
              "concat.1000": (concatenated(1000), []), "by_hand.500": (written_by_hand(500), []),
-             "parameters.3000": (many_parameters(3000), []), "prime_batch": (prime_batch(268435399), [])}
+             "parameters.3000": (many_parameters(3000), []), "widths.40": (many_widths(40), []),
+             "widths.40.no_blocks": (many_widths(40), ["--row-blocks", "none"]), "stride.4": (large_stride(4), []), "stride.16": (large_stride(16), []),
+             "stride.32": (large_stride(32), []), "prime_batch": (prime_batch(268435399), [])}
     print(f"\n{'':18}{'processor s':>12}{'peak MiB':>10}")
     figures = {}
     with tempfile.TemporaryDirectory() as temporary:
