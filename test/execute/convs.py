@@ -133,7 +133,7 @@ PROGRAMS = {
         conv((16, 4, 56), 16, 3, pad=1, groups=16),
         conv((8, 60), 8, 9, pad=4, groups=8),
     ],
-    # More than 16 remainders by the stride: those of the image's rows and columns that differ in their taps alone are one contraction.
+    # Remainders by the stride, of the image's rows and columns, that differ in their taps alone are one contraction; in groups if there are more than 16.
     "large strides": [
         conv((3, 10, 15), 4, 5, stride=5),
         conv((20, 16, 16), 24, 16, stride=16),
@@ -144,6 +144,8 @@ PROGRAMS = {
         conv((12, 18, 11), 18, 5, stride=5, pad=2, groups=6),
         conv((20, 18, 11), 20, 6, stride=5, pad=2, groups=20),
         conv((5, 60), 4, 40, stride=20, pad=3),
+        transposed((5, 4, 6), 3, 2, stride=2),
+        transposed((20, 5, 3), 40, 3, stride=3),
         transposed((6, 3, 2), 5, 8, stride=8),
         transposed((18, 2, 3), 20, 5, stride=7),
         transposed((3, 3, 4), 2, 11, stride=5, pad=3),
