@@ -2,6 +2,9 @@
 // it.
 #include "compiler/frontend/Lexer.h"
 
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/JSON.h"
+
 #include <algorithm>
 #include <map>
 
@@ -107,12 +110,57 @@ bool isUnit(std::string_view s) {
   return std::find(std::begin(units), std::end(units), s) != std::end(units);
 }
 
+// Characters that look like a blank or like nothing.
+struct Unseen {
+  uint32_t first, last;
+  const char *name;
+  bool blank;
+};
+const Unseen *unseenCharacter(uint32_t code) {
+  static const Unseen all[] = {{0x80, 0x9F, "control character", false},
+                               {0xA0, 0xA0, "no-break space", true},
+                               {0xAD, 0xAD, "soft hyphen", false},
+                               {0x2000, 0x200A, "a space of typesetting", true},
+                               {0x200B, 0x200B, "zero-width space", false},
+                               {0x200C, 0x200D, "zero-width joiner", false},
+                               {0x200E, 0x200F, "mark of writing direction", false},
+                               {0x2028, 0x2029, "separator of lines", true},
+                               {0x202A, 0x202E, "mark of writing direction", false},
+                               {0x202F, 0x202F, "narrow no-break space", true},
+                               {0x205F, 0x205F, "a space of typesetting", true},
+                               {0x2060, 0x2060, "word joiner", false},
+                               {0x2066, 0x2069, "mark of writing direction", false},
+                               {0x3000, 0x3000, "ideographic space", true},
+                               {0xFEFF, 0xFEFF, "byte order mark", false}};
+  for (const Unseen &each : all)
+    if (code >= each.first && code <= each.last)
+      return &each;
+  return nullptr;
+}
+
+// Of a character in UTF-8 of two bytes or more.
+uint32_t codePoint(std::string_view character) {
+  uint32_t code = static_cast<unsigned char>(character[0]) & (0x7F >> character.size());
+  for (size_t i = 1; i < character.size(); ++i)
+    code = code << 6 | (static_cast<unsigned char>(character[i]) & 0x3F);
+  return code;
+}
+
+std::string codeText(uint32_t code) {
+  std::string digits = llvm::utohexstr(code);
+  return "U+" + std::string(digits.size() < 4 ? 4 - digits.size() : 0, '0') + digits;
+}
+
+std::string byteText(char byte) { return "byte 0x" + llvm::utohexstr(static_cast<unsigned char>(byte), true, 2); }
+
 class Lexer {
 public:
   Lexer(const SourceList &sources, int file, Diagnostics &diags, uint32_t begin)
       : text(sources.text(file)), file(file), diags(diags), pos(begin) {}
 
   std::vector<Token> run() {
+    if (isNoText()) // one error, and nothing of it is read
+      pos = static_cast<uint32_t>(text.size());
     while (pos < text.size())
       step();
     lineEnd(pos);
@@ -126,20 +174,22 @@ private:
   char at(size_t offset) const { return pos + offset < text.size() ? text[pos + offset] : '\0'; }
   Span span(uint32_t begin, uint32_t end) const { return {file, begin, end}; }
 
-  // What an editor saved as UTF-16 and what is no text at all: one error, not one a byte.
-  bool endsText() {
+  // What is no text at all: what an editor saved as UTF-16, what has a byte 0x00. A byte that is no UTF-8, such as a letter in Latin-1, is an
+  // error, too, the first one, but the text around it is read.
+  bool isNoText() {
     std::string_view mark = text.substr(0, 2);
-    if (text[pos] != '\0' && (pos > 0 || (mark != "\xFF\xFE" && mark != "\xFE\xFF")))
-      return false;
-    diags.error(Code::E0001, span(pos, pos + 1), text[pos] ? "a program is text in UTF-8, and this file begins as UTF-16" : "a program is text in UTF-8, and here is the byte 0x00")
-        .help("if an editor wrote it, save it there with the encoding UTF-8");
-    pos = static_cast<uint32_t>(text.size());
-    return true;
+    bool wide = mark == "\xFF\xFE" || mark == "\xFE\xFF";
+    size_t at = wide ? 0 : text.find('\0'), broken = text.size();
+    bool none = wide || at != std::string_view::npos;
+    if (!none && !llvm::json::isUTF8(llvm::StringRef(text.data(), text.size()), &broken))
+      at = broken;
+    if (at < text.size())
+      diags.error(Code::E0001, span(at, at + 1), "a program is text in UTF-8, and " + (wide ? "this file begins as UTF-16" : "here is the " + byteText(text[at])))
+          .help("if an editor wrote it, save it there with the encoding UTF-8");
+    return none;
   }
 
   void step() {
-    if (endsText())
-      return;
     char c = text[pos];
     if (c == ' ' || c == '\t' || c == '\r') {
       ++pos;
@@ -319,16 +369,29 @@ private:
       while (pos + length < text.size() && (static_cast<unsigned char>(text[pos + length]) & 0xC0) == 0x80)
         ++length;
     pos += length;
-    auto first = static_cast<unsigned char>(text[begin]);
-    std::string shown;
+    unknown(begin, std::move(help));
+    put(TokenKind::Error, begin, pos);
+  }
+
+  // The character from `begin` to here. One that is no UTF-8 is told by isNoText.
+  void unknown(uint32_t begin, std::string help) {
+    std::string_view written = text.substr(begin, pos - begin);
+    auto first = static_cast<unsigned char>(written[0]);
+    std::string shown = "`" + std::string(written) + "`";
     if (first < 0x20 || first == 0x7F) {
-      static const char digits[] = "0123456789abcdef";
-      shown = std::string("byte 0x") + digits[first >> 4] + digits[first & 15];
-    } else {
-      shown = "`" + std::string(text.substr(begin, length)) + "`";
+      shown = byteText(written[0]);
+    } else if (first >= 0x80) {
+      if (!llvm::json::isUTF8(llvm::StringRef(written.data(), written.size())))
+        return;
+      uint32_t code = codePoint(written);
+      if (const Unseen *unseen = unseenCharacter(code)) {
+        shown = codeText(code) + " (" + unseen->name + ")";
+        help = unseen->blank ? "write a blank in its place" : "it cannot be seen: delete it";
+      } else {
+        shown += " (" + codeText(code) + ")";
+      }
     }
     diags.error(Code::E0001, span(begin, pos), "unknown character " + shown).help(std::move(help));
-    put(TokenKind::Error, begin, pos);
   }
 
   std::string_view text;

@@ -240,6 +240,20 @@ static void characters() {
   refused(std::string("const a = \x01"), {"byte 0x01"});
   refused(std::string("const a = b\0c", 13), {"byte 0x00"});
   refused("\xFF\xFE", {"E0001"});
+  // Nothing is said of a bracket that a byte 0x00 hides the end of. Of bytes that are no UTF-8, in comments too, the first one is told.
+  std::string nul = body("y = x\nreturn y");
+  nul[nul.find("return")] = '\0';
+  refused(nul, {"E0001", "here is the byte 0x00", "t.cinch:3:1", "1 error\n"});
+  check(diagnose(nul).find("E0013") == std::string::npos, "a byte 0x00: " + diagnose(nul));
+  refused("// caf\xE9\nconst a = 1 // \xE9\n", {"E0001", "here is the byte 0xe9", "t.cinch:1:7", "encoding UTF-8", "1 error\n"});
+  refused("const a = b \xE9 c\ndim N = 1 1\n", {"here is the byte 0xe9", "t.cinch:1:13", "t.cinch:2:11", "2 errors\n"});
+  refused("const a = \"\xC3\"", {"here is the byte 0xc3", "t.cinch:1:12"});
+  // What cannot be seen is named.
+  refused("const a\xC2\xA0= 1", {"unknown character U+00A0 (no-break space)", "a blank"});
+  refused("const \xE2\x80\x8B" "a = 1", {"unknown character U+200B (zero-width space)", "delete it"});
+  refused("const a \xE3\x80\x80= 1", {"U+3000 (ideographic space)"});
+  refused("const \xD0\xB0 = 1", {"unknown character `\xD0\xB0` (U+0430)"});
+  refused("const a = \xF0\x9F\x98\x80", {"(U+1F600)"});
 }
 
 static void recovery() {
