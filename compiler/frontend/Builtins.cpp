@@ -141,8 +141,13 @@ Value Elaborator::callImplicit(const std::string &name, const Expr &site, const 
   std::vector<const Argument *> taken;
   Span span = site.span;
   if (name == "max" || name == "min") {
-    if (!takeArguments(name, args, {"a", "b"}, 2, span, frame, taken))
+    const size_t known = diags.size();
+    if (!takeArguments(name, args, {"a", "b"}, 2, span, frame, taken)) {
+      if (diags.size() > known)
+        diags[known].help("a reduction names its axes: " + name + "[D] x; " + name + "(a, b) takes the " + (name == "max" ? "larger" : "smaller") +
+                          " one of two, element by element");
       return {};
+    }
     const Value &a = taken[0]->value, &b = taken[1]->value;
     if (a.isNumber() && b.isNumber())
       return (compareNumbers(a.number, b.number) > 0) == (name == "max") ? a : b;

@@ -43,6 +43,14 @@ static bool matchesAhead(std::string_view pattern, std::string_view text) {
 static bool matchesBehind(std::string_view pattern, std::string_view text) {
   size_t t = text.size();
   for (size_t p = pattern.size(); p-- > 0;) {
+    if (pattern[p] == '*' && p > 0 && (pattern[p - 1] == '(' || pattern[p - 1] == ' ')) {
+      for (size_t skip = t;; --skip) {
+        if (matchesBehind(pattern.substr(0, p), text.substr(0, skip)))
+          return true;
+        if (skip == 0 || text[skip - 1] == '(' || text[skip - 1] == ')')
+          return false;
+      }
+    }
     if (pattern[p] == ' ') {
       if (t == 0 || (text[t - 1] != ' ' && text[t - 1] != '\t'))
         return false;
