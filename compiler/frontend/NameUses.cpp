@@ -110,13 +110,24 @@ void NameWalk::unknown(const std::string &name, Span span, const char *what) {
     d.help("an index stands on the left or is bound by a reduction: `sum[" + name + "] ..`");
   else if (diags.errorCount() < 100) { // spelling among thousands of names takes its time
     std::string near = didYouMean(name, candidates);
+    if (near.empty() && distribution && distribution->span.begin == span.begin)
+      near = std::string("there are ") + distributionsText;
     d.help(near.empty() && inParameter ? "a size that is taken from the argument stands in the list with a `?`: " + current->name.text + "[.., " + name + "?]" : near);
   }
 }
 
 void NameWalk::args(const std::vector<Arg> &list) {
   for (const Arg &arg : list)
-    expr(arg.value.get());
+    if (arg.name.text == "init")
+      initial(arg.value.get());
+    else
+      expr(arg.value.get());
+}
+
+void NameWalk::initial(const Expr *e) {
+  distribution = e && e->kind == ExprKind::Call ? e->children[0].get() : e;
+  expr(e);
+  distribution = nullptr;
 }
 
 void NameWalk::slots(const std::vector<Slot> &list) {

@@ -39,6 +39,7 @@ struct NameWalk {
   int predictCalls = 1 << 30;
   bool inSlot = false;                   // between the brackets of an operand
   bool inParameter = false;              // in the type of a layer's parameter
+  const ast::Expr *distribution = nullptr; // the name that stands where a distribution does
 
   // ---- Names that are defined
   void define(Scope &scope, const ast::Name &name, Known::Kind kind);
@@ -58,6 +59,7 @@ struct NameWalk {
   void unknown(const std::string &name, Span span, const char *what);
   bool known(const std::string &name) const { return body.count(name) || fileScope.count(name) || later.count(name); }
   void args(const std::vector<ast::Arg> &list);
+  void initial(const ast::Expr *e); // a distribution
   void slots(const std::vector<ast::Slot> &list);
   // A layer that takes nothing, or an instance of one, is called without parentheses. Two such calls draw different numbers. They are counted apart,
   // so that they move no number of another call.

@@ -65,7 +65,7 @@ void NameWalk::statement(const Statement &s) {
   case StatementKind::Param:
   case StatementKind::State:
     type(s.type);
-    expr(s.values[0].get());
+    initial(s.values[0].get());
     return defineLater(s.names[0], Known::Owned);
   case StatementKind::Use:
     for (const Use &use : s.uses) {

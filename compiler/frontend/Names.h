@@ -28,6 +28,9 @@ NameTables checkNames(const ast::File &prelude, const ast::File &file, Diagnosti
 // Words that are known everywhere without being declared: `training`, `pi`, initial distributions, `max`, `min`,
 // `where`.
 const std::vector<std::string> &implicitNames();
+// The initial distributions, as a program writes them.
+inline constexpr const char *distributionsText = "zeros, ones, constant(c), normal(s), truncated_normal(s), uniform(a), orthogonal(g), kaiming_normal(fan_in), "
+                                                 "kaiming_uniform(fan_in), xavier_normal(fan_in) and xavier_uniform(fan_in), or of fan_out";
 bool isImplicitName(const std::string &name);
 
 } // namespace cinch

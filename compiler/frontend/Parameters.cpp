@@ -17,8 +17,7 @@ bool Elaborator::resolveInit(const Value &value, const Tensor &tensor, Span span
     return false;
   if (value.kind != Value::Distribution) {
     report(Code::E0309, span, "it starts from a distribution, not from " + std::string(kindName(value)), frame)
-        .help("write ~ zeros, ones, constant(c), normal(s), truncated_normal(s), uniform(a), orthogonal(g), "
-              "kaiming_normal(fan_in), ..");
+        .help(std::string("there are ") + distributionsText);
     return false;
   }
   const Distribution &d = value.distribution;

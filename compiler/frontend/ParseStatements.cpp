@@ -12,6 +12,8 @@ Statement Parser::parseStatement() {
   uint32_t begin = here();
   while (at(TokenKind::At))
     statement.hints.push_back(parseHint());
+  if (failReserved())
+    return statement;
   switch (peek().kind) {
   case TokenKind::Name:
     parseDefinition(statement);
@@ -164,6 +166,8 @@ ExprPtr Parser::parseCount() {
 Statement Parser::parseClause() {
   Statement clause;
   uint32_t begin = here();
+  if (failReserved())
+    return clause;
   if (at(TokenKind::Metric) || at(TokenKind::Predict)) {
     bool isMetric = take().kind == TokenKind::Metric;
     clause.kind = isMetric ? StatementKind::Metric : StatementKind::Predict;

@@ -143,6 +143,14 @@ void Parser::failAt(Code code, Span span, std::string message, std::string help)
   panicAt = pos;
 }
 
+bool Parser::failReserved() {
+  TokenKind kind = peek().kind;
+  if (kind < TokenKind::If || kind > TokenKind::As || !(at(TokenKind::Assign, 1) || (at(TokenKind::Comma, 1) && kind != TokenKind::Return)))
+    return false;
+  failAt(Code::E0011, peek().span, describe(kind) + " is a reserved word; expected a definition's name", "give it another name");
+  return true;
+}
+
 // In brackets line ends do not count, so that a bracket left open shows at the next statement. It is the reason if a
 // line begins here (or began with the left side of this `=`), and a brace, a statement's word or an item comes before
 // the partner of the bracket.

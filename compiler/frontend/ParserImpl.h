@@ -36,6 +36,7 @@ private:
   // ---- Parser.cpp: errors and recovery
   void fail(const std::string &expected, const std::string &help = ""); // "expected X, got Y"
   void failAt(Code code, Span span, std::string message, std::string help = "");
+  bool failReserved();                          // if a reserved word stands on the left of `=`: reports it
   bool failUnclosed();                          // if the reason is an open bracket: reports it
   void endOfStatement(const char *expected);    // NL
   bool startsItem(size_t index) const;          // by its first two tokens, at the beginning of a line

@@ -197,6 +197,11 @@ static void words() {
   accepted("train train on on seed 1 {\n plan plan plan(1)\n from from 1 \"s\"\n}");
   accepted(body("scale, from = f(below)\nbuiltin[except, ..] = g[model]\nreturn data"));
   refused("dim if = 1", {"E0011", "`if` is a reserved word; expected a dim's name"});
+  for (std::string word : {"sum", "max", "all", "state", "use", "where", "predict"})
+    refused(body(word + " = x\nreturn x"), {"E0011", "`" + word + "` is a reserved word; expected a definition's name", "t.cinch:2:1", "another name", "1 error\n"});
+  refused(body("max, i = f(x)"), {"E0011"});
+  refused(body("sum[D] x"), {"E0010", "got `sum`"});
+  refused("train m on d seed 1 {\n  sum = 3\n  state = 4\n  metric = 5\n}\n", {"E0011", "`sum`", "E0011", "`state`", "E0011", "`metric`", "3 errors\n"});
   refused(body("y = as + 1"), {"expected an expression, got `as`"});
   refused("modle m(x: f32[B]) -> f32[B] { return x }", {"got `modle`", "did you mean `model`?"});
   refused(body("retrun x"), {"got `retrun`", "did you mean `return`?"});
