@@ -207,6 +207,7 @@ private:
   Value defineByIndex(const ast::Statement &statement, Frame &frame);
   Value evalReduction(const ast::Expr &expr, Frame &frame);
   Value reduceByIndex(const ast::Expr &expr, Frame &frame);
+  Value noIndices(const ast::Expr &expr, Frame &frame);
   bool reductionMask(const ast::Expr &expr, Frame &frame, std::optional<Tensor> &mask);
   bool sizeBound(const std::vector<int> &bound, std::set<int> &gone, Number &count, bool &overBatch, Frame &frame);
   Value reduceProduct(const ast::Expr &expr, const Tensor &left, const Tensor &right, const std::set<int> &gone, const Number &count,

@@ -24,9 +24,25 @@ Value Elaborator::evalReduction(const Expr &expr, Frame &frame) {
   }
   if (!frame.index)
     return sizes ? reduceBySize(expr, frame) : reduceByIndex(expr, frame);
-  if (sizes && names)
-    return failure(Code::E0406, expr.op, "a reduction inside index notation names indices, not sizes", frame);
-  return reduceByIndex(expr, frame);
+  return sizes && names ? noIndices(expr, frame) : reduceByIndex(expr, frame);
+}
+
+// A reduction inside index notation all of whose names are known already.
+Value Elaborator::noIndices(const Expr &expr, Frame &frame) {
+  for (const Place &place : expr.places) {
+    if (place.dots)
+      continue;
+    const std::string &name = place.name.text;
+    Value known = lookup(name, place.span, frame);
+    if (known.isNumber() || known.isError())
+      continue;
+    Diagnostic &d = report(Code::E0406, place.span, "`" + name + "` is a name already; an index is a new name", frame);
+    if (auto own = frame.names.find(name); own != frame.names.end())
+      d.label(own->second.span, "defined here");
+    d.help("give the index or the value another name");
+    return {};
+  }
+  return failure(Code::E0406, expr.op, "a reduction inside index notation names indices, not sizes", frame);
 }
 
 // A mean is a sum, divided afterwards.
