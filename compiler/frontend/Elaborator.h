@@ -261,6 +261,7 @@ private:
                   Span span, Frame &frame);
   bool runLoop(const ActiveLoop &loop, std::vector<Argument> args, const std::vector<int> &states, Span span, Frame &frame,
                const std::function<Value(const std::vector<Argument> &)> &body, std::vector<Tensor> &after);
+  void explainSlice(Diagnostic &d, const Tensor &whole, const Argument &arg, const std::string &name, const ActiveLoop &loop) const;
   Value loopResults(OpKind kind, const ActiveLoop &loop, const std::vector<Tensor> &after, size_t axis, Span span, Frame &frame);
   Value callShared(const ast::Use &use, const ast::LayerItem &layer, int64_t count, const ast::Expr &site,
                    const std::vector<Argument> &args, Frame &frame,

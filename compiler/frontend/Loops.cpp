@@ -213,6 +213,18 @@ bool Elaborator::cutAlong(const ActiveLoop &loop, Argument &arg, std::optional<s
   return true;
 }
 
+// An argument that was cut may have been meant as a whole, as a memory that happens to have the loop's length.
+void Elaborator::explainSlice(Diagnostic &d, const Tensor &whole, const Argument &arg, const std::string &name, const ActiveLoop &loop) const {
+  const std::string other = name + "2", text = textOf(arg.span);
+  std::string sizes;
+  for (const Number &axis : whole.axes)
+    sizes += (sizes.empty() ? "" : ", ") + (sameForm(axis, loop.trips) ? other : formOf(axis, dims));
+  d.note("inside of `scan[" + name + "]` an argument with the axis " + name + " is its slice of one trip: `" + text + "` is " + typeOf(whole) + ", its slice " +
+         typeOf(arg.value.tensor));
+  d.help("if every trip is to see all of it, give the axis another name: dim " + other + " = " + std::to_string(loop.count) + ", reshape[" + sizes + "](" + text +
+         ") here, and " + other + " in the layer");
+}
+
 Value Elaborator::evalScan(const Expr &expr, Frame &frame) {
   if (frame.index)
     return failure(Code::E0702, expr.op, "`scan` works on whole tensors, it does not stand in index notation", frame);
@@ -239,6 +251,7 @@ Value Elaborator::evalScan(const Expr &expr, Frame &frame) {
   size_t count = looped.layer->signature.results.size();
   std::vector<int> states(count, -1);
   std::optional<size_t> axis;
+  const std::vector<Argument> whole = args;
   for (size_t i = 0; i < args.size(); ++i) {
     int parameter = tensorParameter(*looped.layer, args, i, looped.use == nullptr);
     if (parameter >= 0 && parameter < int(count))
@@ -269,6 +282,10 @@ Value Elaborator::evalScan(const Expr &expr, Frame &frame) {
     if (count > 1 && std::any_of(args.begin(), args.end(), isOfArgument))
       diags[known].help("`" + looped.layer->name.text + "` has " + std::to_string(count) + " results, so the first " + std::to_string(count) +
                         " arguments of this `scan` are states, which it does not cut; a result that no trip reads has a state, too, such as 0");
+    for (size_t d = known; d < diags.size(); ++d)
+      for (size_t i = 0; i < args.size(); ++i)
+        if (diags[d].span.file == args[i].span.file && diags[d].span.begin == args[i].span.begin && whole[i].value.isTensor() && whole[i].value.tensor.op != args[i].value.tensor.op)
+          explainSlice(diags[d], whole[i].value.tensor, args[i], place.name.text, loop);
     return {};
   }
   return loopResults(OpKind::LoopStack, loop, after, *axis, expr.span, frame);
