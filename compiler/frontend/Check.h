@@ -28,6 +28,7 @@ std::optional<Program> check(const SourceList &sources, const ast::File &prelude
 
 // "3GiB" -> bytes; what is no whole number of bytes is rounded down; nothing if the unit is missing or unknown.
 std::optional<int64_t> parseBytes(std::string_view text);
+inline constexpr const char *mostBytesText = "8388607TiB"; // the most that it gives, in whole units
 
 // "NAME=VALUE" as -D and --set take it; nothing if there is no `=` or no name before it.
 std::optional<std::pair<std::string, std::string>> parseAssignment(std::string_view text);

@@ -59,8 +59,15 @@ static bool isAuto(const SettingWord &word) { return word.kind == SettingWord::N
 
 void Elaborator::readMemory(const SettingWord &word, Frame &frame) {
   bool number = word.kind == SettingWord::Number;
-  if (std::optional<int64_t> bytes = number ? parseBytes(word.text + word.unit) : std::nullopt) {
+  std::optional<int64_t> bytes = number ? parseBytes(word.text + word.unit) : std::nullopt;
+  if (bytes && *bytes > 0) {
     program.plan.memory = *bytes;
+    return;
+  }
+  if (number && !word.unit.empty()) {
+    report(Code::E0603, word.span,
+           std::string(bytes ? "`memory` is at least one byte" : "`memory` is a number of bytes below 2^63") + ", but this is `" + textOf(word.span) + "`", frame)
+        .help(bytes ? "" : std::string("the most that can be written is ") + mostBytesText);
     return;
   }
   report(Code::E0603, word.span,

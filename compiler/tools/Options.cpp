@@ -62,7 +62,7 @@ struct Flags {
   cl::opt<std::string> profile{"profile", cl::desc("costs measured by `cinch calibrate`; none: the built-in ones (default: the "
                                                    "stored profile of this CPU, if there is one)"),
                                cl::value_desc("FILE|none"), COMPILING};
-  cl::opt<std::string> budget{"memory-budget", cl::desc("most bytes the whole process may use: 3GiB, 512MiB"),
+  cl::opt<std::string> budget{"memory-budget", cl::desc("most bytes the whole process may use: 3GiB, 512MiB; a number without a unit counts bytes"),
                                      cl::value_desc("SIZE"), PLANNING};
   cl::opt<std::string> hostBudget{"host-memory-budget",
                                   cl::desc("with --target nvidia: most bytes of pinned memory of the host (of several workers: of each), where the optimizer's state may lie between its "
@@ -378,9 +378,13 @@ static void readPlanning(const Flags &f, CommandLine &line) {
     if (!into && !llvm::StringRef(flag).getAsInteger(10, bytes) && bytes >= 0)
       into = bytes;
     if (!into)
-      usage("--" + flag.ArgStr + " expects a number with a unit (512MiB, 3GiB, 2GB) or of bytes, got '" + flag + "'");
+      usage("--" + flag.ArgStr + " expects a number with a unit (512MiB, 3GiB, 2GB) or of bytes, at most " + mostBytesText + ", got '" + flag + "'");
   };
   readBytes(f.budget, line.budget);
+  if (line.budget && *line.budget > 0 && *line.budget < 1 << 20 && !parseBytes(f.budget)) {
+    std::string number = std::to_string(*line.budget);
+    line.withoutUnit = "  help: `--memory-budget " + f.budget + "` is a number of bytes; with a unit it is " + number + "GiB (2^30 bytes each) or " + number + "GB (10^9)\n";
+  }
   readBytes(f.hostBudget, line.hostBudget);
   line.remat = f.remat;
   solve::Strategy strategy;

@@ -23,6 +23,7 @@ struct CommandLine {
   std::string output = "a.out";
   bool hasOutput = false;          // -o was given; else texts go to standard output, and a library is called as the model is
   std::optional<int64_t> budget;   // --memory-budget
+  std::string withoutUnit;         // what to say if it is so few bytes that a unit may be missing, and no plan fits
   std::optional<int64_t> hostBudget; // --host-memory-budget
   std::string remat;               // "": as the file says
   std::optional<int64_t> microbatch; // 0: auto

@@ -324,6 +324,7 @@ static std::optional<int> showDecision(const CommandLine &line, const Program &p
     if (options.workers() > 1 && options.target.isDevice() && !options.hostBudget)
       host = hostMemoryThatFits(context, program, sources, options);
     printRefusal(refusal, compilation, sources, budget, enough, host, chosen);
+    refusal << line.withoutUnit;
   }
   if (!line.report.empty()) // of what is refused: the smallest plan
     if (int status = writeOutput(line.report, report::page(report::planJson(compilation, sources, budget))))
