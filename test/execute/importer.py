@@ -90,6 +90,17 @@ def graphs_by_hand():
         verdicts.expect(all(word in said for word in words) and "Traceback" not in said, "%s: %s" % (make.__name__, said))
 
 
+def padding_stays():
+    """The row of the padding gets no gradient, all others that are read do."""
+    source = programs.FOLDER / "padded_words/padded_words.cinch"
+    folder = source.parent
+    exe = programs.compiled(source, "padded_words-still", "--set", "decay=0")
+    programs.call([exe, "--data", folder, "--out", folder / "still", "--steps", "3", "--quiet"])
+    before, after = (programs.tensorfile.read(path)["table.weight"] for path in (source.with_suffix(".safetensors"), folder / "still/final.safetensors"))
+    moved = (before != after).any(1)
+    verdicts.expect(not moved[2] and moved[[0, 1, 3, 4, 5, 6]].all(), "rows of the table that training moves: %s" % moved)
+
+
 def ends_with_a_message():
     """What the compiler does not take is said; so is where nothing can be written, and a fault of the importer itself."""
     graph, _ = by_hand.start(6)
@@ -311,6 +322,7 @@ def main():
     for name in STORE:
         stored(name)
     graphs_by_hand()
+    padding_stays()
     ends_with_a_message()
     replaces_nothing_unasked()
     named_oddly()

@@ -262,7 +262,20 @@ def odd_letters():
     return g
 
 
-ACCEPTED = [flat_axes, flat_shapes, precedence, numbers_of_words, in_place, change_without_reader, names, returned_twice, odd_letters]
+def padded_words():
+    """nn.Embedding(7, 4, padding_idx = 2), of [B, T] and of [B * T]: row 2 is read like any other, and gets no gradient."""
+    g = Graph(ids=np.array([[2, 1, 0], [3, 2, 2], [5, 4, 2], [2, 6, 3], [0, 1, 2]]))
+    g.own("w", "table.weight", numbers(7, 4))
+    g.own("u", "fc.weight", numbers(4, 4))
+    g.own("c", "fc.bias", numbers(4))
+    g.give(g.add("aten.linear.default", linear, g.add("aten.embedding.default", lambda w, i, _: w[i], "w", "ids", 2), "u", "c"))
+    flat = g.add("aten.view.default", lambda x, _: x.reshape(-1), "ids", [-1])
+    read = g.add("aten.embedding.default", lambda w, i, _: w[i], "w", flat, 2)
+    g.give(g.add("aten.view.default", lambda x, _: x.reshape(-1, 3, 4), read, [-1, 3, 4]))
+    return g
+
+
+ACCEPTED = [flat_axes, flat_shapes, precedence, numbers_of_words, in_place, change_without_reader, names, returned_twice, odd_letters, padded_words]
 
 
 # ---- What is refused: name -> (graph, words of the message) -----------------------------------------------------------------------
@@ -413,6 +426,14 @@ def mask_of_queries():
     return g, ["attention with a mask"]
 
 
+def rows_by_frequency():
+    """nn.Embedding(.., scale_grad_by_freq = True)"""
+    g = Graph(ids=RNG.integers(0, 6, (5, 3)))
+    g.own("w", "table.weight", numbers(6, 4))
+    g.give(g.add("aten.embedding.default", lambda w, i, *_: w[i], "w", "ids", -1, True, module="words"))
+    return g, ["aten.embedding.default", "scale_grad_by_freq", "export it again", "module `words`"]
+
+
 REFUSED = [through_a_view, view_from_before, overlapping_parts, through_a_dropout_that_is_none, change_of_what_may_be_a_view, truth_in_place, parameter_in_place,
            counter_that_is_read, compared_with_all, flat_softmax, flat_mean, flat_turned, flat_norm, norm_in_evaluation, along_examples, unknown_arguments, unknown_options,
-           no_tensor_returned, mask_of_queries]
+           no_tensor_returned, mask_of_queries, rows_by_frequency]

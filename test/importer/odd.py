@@ -285,6 +285,8 @@ def sequences_read(s, words, mask):
         fc=fc(), norm=nn.LayerNorm(6), queries=nn.Parameter(torch.randn(3, 6))), (s,), None
     yield "tokens_before", Odd(lambda m, x: m.fc(torch.cat((m.token.repeat(x.shape[0], 1, 1), x), 1)).amax((1,)),
         fc=fc(), token=nn.Parameter(torch.randn(1, 2, 6))), (s,), None
+    yield "words_padded", Odd(lambda m, i: m.fc(m.table(i)), table=nn.Embedding(9, 6, padding_idx=0), fc=fc()), (words,), None
+    yield "words_by_frequency", Odd(lambda m, i: m.table(i), table=nn.Embedding(9, 6, scale_grad_by_freq=True)), (words,), "scale_grad_by_freq"
     yield "words_clamped", Odd(lambda m, i: m.table(i.clamp(max=6)) + (i == 0).float()[..., None] * (i > 2.5).unsqueeze(-1) / (i + 1)[..., None],
         table=nn.Embedding(9, 6)), (words,), None
     yield "triangle", Odd(lambda m, x: (m.fc(x) @ x.mT).masked_fill(torch.triu(torch.ones(5, 5), 1) > 0, -1e4).softmax(-1), fc=fc()), (s,), "aten.triu"

@@ -54,14 +54,25 @@ def linear(e, n, x, weight=None, bias=None):
 
 
 @op("embedding", merged=True)
-def embedding(e, n, weight, ids, *rest, **more):
+def embedding(e, n, weight, ids, padding=-1, by_frequency=False, sparse=False):
+    if by_frequency:
+        raise Refused("`%s` with scale_grad_by_freq: here a row's gradient is the sum over all places that read it; make the embedding without it, and export it again" % n.op)
     rows, columns = e.stored_shape(n.args[0])
     local = part(e, n, "embedding[%d, %d]" % (rows, columns), [("weight", n.args[0])])
     ids = e.get(n.args[1])
     shape = ids.shape + [columns]
-    if local:
-        return called(local, ids, shape)
-    return Value("%s[%s]" % (e.get(n.args[0]).text, ids.text), shape, "f32", merged=ids.merged)
+    read = called(local, ids, shape) if local else Value("%s[%s]" % (e.get(n.args[0]).text, ids.text), shape, "f32", merged=ids.merged)
+    return read if padding < 0 else without_gradient(e, read, ids, padding)
+
+
+def without_gradient(e, read, ids, row):
+    """What is read of a table, of which one row gets no gradient: padding_idx."""
+    read, ids = e.named(read), e.named(ids)
+    still = e.define("stop_gradient(%s)" % read.text, read.shape, "f32")
+    names = letters(read.shape)
+    place = ", ".join(names)
+    condition = "%s%s == %d" % (ids.text, "[%s]" % ", ".join(names[:-1]) if ids.shape else "", row)
+    return e.by_index(read.shape, "f32", names, "where(%s, %s[%s], %s[%s])" % (condition, still.text, place, read.text, place)).with_merged(read.merged)
 
 
 @op("layer_norm", merged=True)
