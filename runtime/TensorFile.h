@@ -104,7 +104,7 @@ private:
   bool readTensor(class JsonReader &, TensorList &wanted, const Taking &, Problem &);
   static bool readDescription(JsonReader &, Described &);
   bool checkDescription(const Described &, Problem &) const;
-  bool take(const Described &, Tensor &, Problem &) const;
+  bool take(const Described &, Tensor &, const Taking &, Problem &) const;
   uint64_t slotOf(const TensorList &, const char *nameInFile) const;
   bool loadTensor(TensorList &, int64_t number);
   bool readInfo(class JsonReader &);

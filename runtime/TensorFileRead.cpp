@@ -405,7 +405,7 @@ static bool passOver(const TensorList &wanted, const Taking &taking, const char 
   const char *nearest = nullptr;
   int least = 4;
   for (int64_t i = 0; i < wanted.count; ++i)
-    if (editDistance(wanted.items[i].nameInFile, name) < least) {
+    if (!wanted.items[i].initial && editDistance(wanted.items[i].nameInFile, name) < least) { // an initial one is not sought
       least = editDistance(wanted.items[i].nameInFile, name);
       nearest = wanted.items[i].nameInFile;
     }
@@ -418,7 +418,7 @@ static bool passOver(const TensorList &wanted, const Taking &taking, const char 
 }
 
 // Notes in `tensor` where it lies in the file, if it is of the right shape and type there.
-bool TensorFile::take(const Described &found, Tensor &tensor, Problem &problem) const {
+bool TensorFile::take(const Described &found, Tensor &tensor, const Taking &taking, Problem &problem) const {
   if (tensor.found) {
     problem.set("the tensor `%s` stands in it twice", found.name);
     return false;
@@ -432,8 +432,11 @@ bool TensorFile::take(const Described &found, Tensor &tensor, Problem &problem) 
   for (int i = 0; sameShape && i < expected.rank; ++i)
     sameShape = found.shape.dims[i] == expected.dims[i];
   if (!sameShape) {
-    problem.set("the tensor `%s` has shape %s in it, expected %s%s", found.name, describe(found.shape).text, describe(expected).text,
-                tensor.transposed ? ", which is transposed" : "");
+    Text leave; // where a part of a file is wanted
+    if (taking.partial || taking.names)
+      leave.add("; a `names` block with the lines `\"%s\" = \"_\"` and `\"_\" = \"%s\"` leaves it as the program begins it", tensor.name, found.name);
+    problem.set("the tensor `%s` has shape %s in it, expected %s%s%s", found.name, describe(found.shape).text, describe(expected).text,
+                tensor.transposed ? ", which is transposed" : "", leave.size ? leave.data : "");
     return false;
   }
   if (!takes(tensor, found.type, tensor.fileType)) {
@@ -462,7 +465,7 @@ bool TensorFile::readTensor(JsonReader &json, TensorList &wanted, const Taking &
   if (isLeftOver)
     return passOver(wanted, taking, found.name, problem);
   for (uint32_t number = names[at]; number; number = wanted.items[number - 1].next)
-    if (!take(found, wanted.items[number - 1], problem))
+    if (!take(found, wanted.items[number - 1], taking, problem))
       return false;
   return true;
 }

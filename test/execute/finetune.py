@@ -222,7 +222,7 @@ def parts(data):
     tensorfile.write(data / "other.safetensors", {"fc.weight": draw(8, 7), "fc.bias": draw(8)})
     tensorfile.write(data / "nothing.safetensors", {"a": draw(2)})
     init = lambda name: ("--init", data / (name + ".safetensors"))
-    refused(3, ["`fc.weight` has shape [8, 7] in it, expected [8, 6]"], *init("other"), "--partial")
+    refused(3, ["`fc.weight` has shape [8, 7] in it, expected [8, 6]", '`"fc.weight" = "_"` and `"_" = "fc.weight"`'], *init("other"), "--partial")
     refused(3, ["no tensor of it has the name of a parameter of this program, such as `fc.weight`"], *init("nothing"), "--partial")
     refused(3, ["`old_head.weight` is no parameter of this program", "--names theirs"], *init("body"))
     tensorfile.write(data / "more.safetensors", {**theirs, "more": draw(2)})
