@@ -247,7 +247,7 @@ def arithmetic_of_numbers(x, s):
     yield "result_without_derivative", Odd(lambda m, x: (m.fc(x).argmax(-1), m.fc(x)), fc=fc()), (s,), None
     yield "activations", Odd(activations, fc=fc()), (x,), None
     yield "two_results", Odd(lambda m, x: {"b": m.fc(x), "a": m.fc(x).argmax(-1, keepdim=True)}, fc=fc()), (x,), None
-    yield "padded", Odd(lambda m, x: F.pad(m.fc(x), (1, 2, 0, 1), value=-1.5), fc=fc()), (s,), None
+    yield "filled_around", Odd(lambda m, x: F.pad(m.fc(x), (1, 2, 0, 1), value=-1.5), fc=fc()), (s,), None
     yield "cropped", Odd(lambda m, x: F.pad(m.fc(x), (-1, 2)), fc=fc()), (s,), "cuts off"
     yield "rounded", Odd(lambda m, x: torch.div(m.fc(x), 2, rounding_mode="floor"), fc=fc()), (x,), "rounds"
     yield "bounds_of_tensors", Odd(lambda m, x: torch.clamp(m.fc(x), m.low, x.abs()), fc=fc(), low=nn.Parameter(torch.full((6,), -0.2))), (x,), None
