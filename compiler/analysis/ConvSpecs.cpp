@@ -265,8 +265,8 @@ bool convSpec(nn::ConvOp op, llvm::function_ref<int(Value)> bufferOf, bool accum
     spec.parts.push_back(std::move(only));
     return true;
   }
-  // Each part has code of its own and packs the output anew, so few are quicker (strides 2 to 8 by `./train --profile`: 1.0 to 4 times). In groups of few channels a part
-  // alone is: its vectors reach over groups, which those of several remainders do not. But the code of many would be too long.
+  // Each part has code of its own and packs the output anew, so few are quicker (strides 2 to 8 by `./train --profile`: 1.0 to 4 times). In groups of
+  // few channels it is the other way round: vectors reach over groups, and cannot if a part has several remainders. But the code of many is too long.
   constexpr int64_t kFewParts = 16;
   const bool together = c.groups == 1 || std::min(c.stride[0], c.imageSize(0)) * std::min(c.stride[1], c.imageSize(1)) > kFewParts;
   const std::vector<Phase> ofColumns = phasesOf(c, 1, together);
