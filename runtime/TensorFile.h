@@ -117,7 +117,7 @@ private:
 
 // The number of single-letter edits between two names, at most 99; for "did you mean".
 int editDistance(const char *a, const char *b);
-// What is further away than this from what was typed is something else: most of a short word.
+// A name is offered in the place of what was typed if at most so many edits lie between them: half of the letters typed, rounded up, but no more than three.
 int mostEdits(const char *typed);
 
 } // namespace cinch::rt

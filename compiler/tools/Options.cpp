@@ -383,7 +383,7 @@ static void readPlanning(const Flags &f, CommandLine &line) {
   readBytes(f.budget, line.budget);
   if (line.budget && *line.budget > 0 && *line.budget < 1 << 20 && !parseBytes(f.budget)) {
     std::string number = std::to_string(*line.budget);
-    line.withoutUnit = "  help: `--memory-budget " + f.budget + "` is a number of bytes; with a unit it is " + number + "GiB (2^30 bytes each) or " + number + "GB (10^9)\n";
+    line.withoutUnit = "  help: a number alone counts bytes; a unit stands behind it: " + number + "MiB, " + number + "GiB\n";
   }
   readBytes(f.hostBudget, line.hostBudget);
   line.remat = f.remat;
