@@ -407,12 +407,10 @@ def planted_faults(device, data):
     the evaluation, the barrier behind the last step of a sum where a block has one tile only) the bits must be right."""
     ir = (programs.FOLDER / "device.ll").read_text()
     counts = {"barrier": ir.count("call void @llvm.nvvm.barrier"), "shuffle": ir.count("@llvm.nvvm.shfl.sync.down.i32("), "access": 40}
-    found = {kind: 0 for kind in counts}
     wanted = programs.FOLDER / "two-out"
     device.run("--data", data, "--out", wanted, "--quiet", "--steps", "2")
 
-    def plant(entry):
-        kind, number = entry
+    def plant(kind, number):
         name = "%s%d" % (kind, number)
         library = standin.library_of(programs.FOLDER / "device.ll", name, ("--check", "--plant", "%s:%d" % (kind, number)))
         out = programs.FOLDER / (name + "-out")
@@ -420,10 +418,10 @@ def planted_faults(device, data):
         words = {"barrier": "a race on shared memory", "access": "outside of the arena"}.get(kind)
         right = ended.returncode == 0 and parameters(out) == parameters(wanted)
         seen = ended.returncode == 99 and words and words in ended.stdout or (kind == "shuffle" and not right)
-        found[kind] += bool(seen)
         verdicts.expect(seen or (right and kind != "access"), "planted %s %d: exit %d, %s" % (kind, number, ended.returncode, ended.stdout[-200:]))
+        return seen
 
-    programs.in_parallel(plant, [(kind, 1 + i * (count - 1) // 5) for kind, count in counts.items() for i in range(6)])
+    found = standin.faults_found(plant, {kind: standin.spread(range(1, count + 1), 6) for kind, count in counts.items()})
     verdicts.expect(found["barrier"] >= 3 and found["access"] == 6 and sum(found.values()) >= 10, "too few faults were found: %s" % found)
 
 

@@ -191,18 +191,15 @@ def planted_faults():
                     if mine and not (kind == "shuffle" and re.search("i32 [24], i32 31", line)):
                         places[kind].append(counts[kind])
     verdicts.expect(all(len(list_) >= 4 for list_ in places.values()), "no places for faults: %s" % {k: len(v) for k, v in places.items()})
-    found = dict.fromkeys(names, 0)
 
-    def plant(entry):
-        kind, number = entry
+    def plant(kind, number):
         ended, left = built.run_with_fault(kind, number, *run)
         said = ended.returncode == 99 and re.search("a race on|threads wait|meet at different", ended.stdout)
         other = ended.returncode == 0 and left != right
-        found[kind] += bool(said or other or ended.returncode not in (0, 99))
+        return said or other or ended.returncode not in (0, 99)
 
-    spread = lambda list_: {list_[i * (len(list_) - 1) // (MOST_FAULTS - 1)] for i in range(MOST_FAULTS)}
-    chosen = {kind: spread(list_) for kind, list_ in places.items()}
-    programs.in_parallel(plant, [(kind, number) for kind, list_ in chosen.items() for number in sorted(list_)])
+    chosen = {kind: standin.spread(list_, MOST_FAULTS) for kind, list_ in places.items()}
+    found = standin.faults_found(plant, chosen)
     # Behind the last item of a block nobody needs the barrier that the next one would.
     missed = {kind: len(chosen[kind]) - found[kind] for kind in names}
     verdicts.expect(missed["barrier"] <= 2 and missed["shuffle"] == 0 and missed["matrix"] == 0, "faults were not found: %s" % missed)
@@ -232,15 +229,12 @@ def planted_faults_of_groups():
                     if mine:
                         places[kind].append(counts[kind])
     verdicts.expect(all(len(list_) >= 4 for list_ in places.values()), "no places for faults: %s" % {k: len(v) for k, v in places.items()})
-    found = dict.fromkeys(GROUP_FAULTS, 0)
 
-    def plant(entry):
-        kind, number = entry
+    def plant(kind, number):
         ended, left = built.run_with_fault(kind, number, *run)
-        found[kind] += ended.returncode in (4, 99) or (ended.returncode == 0 and left != right)
+        return ended.returncode in (4, 99) or (ended.returncode == 0 and left != right)
 
-    chosen = [(kind, list_[i * (len(list_) - 1) // 2]) for kind, list_ in places.items() if list_ for i in range(3)]
-    programs.in_parallel(plant, chosen)
+    found = standin.faults_found(plant, {kind: standin.spread(list_, 3) for kind, list_ in places.items()})
     verdicts.expect(min(found.values()) > 0, "a kind of fault was not found: %s" % found)
 
 

@@ -165,18 +165,16 @@ def planted_faults(names=FAULTS, settings=()):
     ir = (programs.FOLDER / "faults.ll").read_text()
     counts = {kind: len([line for line in ir.splitlines() if "call " in line and name in line]) for kind, name in names.items()}
     verdicts.expect(min(counts.values()) > 0, "no place for a fault: %s" % counts)
-    found = {kind: 0 for kind in names}
 
-    def plant(entry):
-        kind, number = entry
+    def plant(kind, number):
         ended, left = built.run_with_fault(kind, number, *run)
         said = re.search("on its way|a race on|outside of the arena|not rounded to tf32", ended.stdout)
         right = left == (wanted / "final.safetensors").read_bytes()
         beside = kind in ("copy", "matrix") # other elements of the same tile
         verdicts.expect(right or ended.returncode != 0 or beside, "%s %d: wrong bits, but nobody complains" % (kind, number))
-        found[kind] += bool(ended.returncode == 99 and said) or (beside and not right)
+        return (ended.returncode == 99 and said) or (beside and not right)
 
-    programs.in_parallel(plant, [(kind, 1 + i * (count - 1) // 2) for kind, count in counts.items() for i in range(3)])
+    found = standin.faults_found(plant, {kind: standin.spread(range(1, count + 1), 3) for kind, count in counts.items()})
     verdicts.expect(min(found.values()) > 0 and sum(found.values()) >= 8, "too few faults were found: %s" % found)
 
 

@@ -61,14 +61,12 @@ def planted_faults():
              "bytes": "mbarrier.expect_tx", "box": "cp.async.bulk.tensor", "end": "cp.async.bulk.tensor", "place": "cp.async.bulk.tensor"}
     counts = {kind: len([line for line in ir.splitlines() if " call " in line and name in line]) for kind, name in names.items()}
     verdicts.expect(min(counts.values()) > 0, "no place for a fault: %s" % counts)
-    found = {kind: 0 for kind in names}
 
-    def plant(entry):
-        kind, number = entry
+    def plant(kind, number):
         ended, left = built.run_with_fault(kind, number, *run)
-        found[kind] += ended.returncode in (4, 99) or (ended.returncode == 0 and left != (wanted / "final.safetensors").read_bytes())
+        return ended.returncode in (4, 99) or (ended.returncode == 0 and left != (wanted / "final.safetensors").read_bytes())
 
-    programs.in_parallel(plant, [(kind, 1 + i * (count - 1) // 4) for kind, count in counts.items() for i in range(5)])
+    found = standin.faults_found(plant, {kind: standin.spread(range(1, count + 1), 5) for kind, count in counts.items()})
     # Lines of the maps that the driver makes are swizzled in another way.
     ended = built.run(*run, "--out", programs.FOLDER / "wgmma-maps-out", allowed=range(256), maps="64")
     left = programs.FOLDER / "wgmma-maps-out" / "final.safetensors"

@@ -77,9 +77,9 @@ class Failure(Exception):
 
 
 def in_parallel(function, items):
-    """Calls `function` for every item, as many at once as there are processors (each mostly waits for a program)."""
+    """What `function` says of every item, as many at once as there are processors (each mostly waits for a program)."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(function, items))
+        return list(pool.map(function, items))
 
 
 def call(command, timeout=300, cwd=None, allowed=(0,)):

@@ -1,7 +1,9 @@
 """Programs for a GPU, executed on the CPU: the kernels' LLVM IR as this CPU's code (test/nvidia/nvcpu.cpp), under a driver that is none
 (test/nvidia/standin.cpp). What runs is the binary that would run on a GPU, but for the code generator of PTX, ptxas and the driver."""
+import collections
 import hashlib
 import sys
+import threading
 
 import processes
 import programs
@@ -10,6 +12,7 @@ BUILD = programs.HERE.parent.parent / "build"
 DRIVER = BUILD / "standin"
 NVCPU = BUILD / "bin" / "nvcpu"
 libraries = {}  # of the kernels' text and of nvcpu's options
+guards = collections.defaultdict(threading.Lock)  # of the same: cases run side by side
 
 
 def kernels(source, name, flags, options=("--check",)):
@@ -22,9 +25,10 @@ def kernels(source, name, flags, options=("--check",)):
 def library_of(ir, name, options):
     """The same kernels are compiled once: plans differ in the order of kernels more often than in kernels."""
     key = hashlib.sha256(ir.read_bytes()).digest(), options
-    if key not in libraries:
-        libraries[key] = compiled(ir, name, options)
-    return libraries[key]
+    with guards[key]:
+        if key not in libraries:
+            libraries[key] = compiled(ir, name, options)
+        return libraries[key]
 
 
 def compiled(ir, name, options):
@@ -62,6 +66,18 @@ class Program:
         out = programs.FOLDER / (name + "-out")
         ended = self.run(*arguments, "--out", out, library=library, allowed=range(256), seed=number)
         return ended, (out / "final.safetensors").read_bytes() if ended.returncode == 0 else None
+
+
+def spread(places, most):
+    """At most `most` of the places, from the first to the last, each once: two runs with the same fault would write the same files."""
+    return sorted({places[i * (len(places) - 1) // (most - 1)] for i in range(most)})
+
+
+def faults_found(plant, places):
+    """How many faults of each kind are found, of those at its places (kind: numbers): `plant` says it of one."""
+    chosen = [(kind, number) for kind, numbers in places.items() for number in numbers]
+    hits = programs.in_parallel(lambda fault: bool(plant(*fault)), chosen)
+    return {kind: sum(hit for hit, fault in zip(hits, chosen) if fault[0] == kind) for kind in places}
 
 
 def try_cases(cases, check, planted_faults):
