@@ -244,6 +244,39 @@ Lowest anneal(Placer &placer, uint64_t seed, int64_t &steps, double deadline) {
   return lowest;
 }
 
+// The lower bounds of a problem's small buffers and of its others, for one size after the other up to which a buffer is small.
+class Peaks {
+public:
+  explicit Peaks(const ArenaProblem &p) {
+    for (const ArenaBuffer &b : p.buffers) {
+      int64_t bytes = roundUp(b.size, p.alignment), size = b.fixedOffset < 0 ? b.size : INT64_MAX;
+      changes.push_back({b.lower, bytes, size}), changes.push_back({b.upper, -bytes, size});
+      if (b.fixedOffset >= 0)
+        fixedEnd = std::max(fixedEnd, b.fixedOffset + bytes);
+    }
+    std::sort(changes.begin(), changes.end(), [](const Change &x, const Change &y) { return x.time < y.time; });
+  }
+
+  // Of those up to `largest`, and of those above and the fixed ones.
+  std::pair<int64_t, int64_t> of(int64_t largest) const {
+    int64_t live[2] = {0, 0}, most[2] = {0, fixedEnd};
+    for (size_t i = 0; i < changes.size(); ++i) {
+      live[changes[i].size > largest] += changes[i].bytes;
+      if (i + 1 == changes.size() || changes[i + 1].time != changes[i].time)
+        for (int k = 0; k < 2; ++k)
+          most[k] = std::max(most[k], live[k]);
+    }
+    return {most[0], most[1]};
+  }
+
+private:
+  struct Change {
+    int64_t time, bytes, size;
+  };
+  std::vector<Change> changes; // by time
+  int64_t fixedEnd = 0;
+};
+
 // The buffers above a size, the largest such that all up to it, were they above the others, would take at most `share`
 // of the waste that is allowed.
 struct Large {
@@ -254,24 +287,21 @@ struct Large {
     std::sort(sizes.begin(), sizes.end());
     sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
     int64_t whole = lowerBound(p), size = 0;
-    auto divide = [&](int64_t largest) {
-      ArenaProblem small;
-      small.alignment = problem.alignment = p.alignment;
-      problem.buffers.clear(), ids.clear(), smallIds.clear();
-      for (int i = 0; i < int(p.buffers.size()); ++i) {
-        bool isSmall = p.buffers[i].fixedOffset < 0 && p.buffers[i].size <= largest;
-        (isSmall ? small : problem).buffers.push_back(p.buffers[i]);
-        (isSmall ? smallIds : ids).push_back(i);
-      }
-      above = lowerBound(small);
-      return double(above + lowerBound(problem) - whole) <= share * double(enough - whole);
-    };
+    const Peaks peaks(p);
     for (int64_t next : sizes) {
-      if (next > 0 && !divide(next))
+      auto [small, others] = peaks.of(next);
+      if (next > 0 && double(small + others - whole) > share * double(enough - whole))
         break;
       size = next;
     }
-    divide(size);
+    above = peaks.of(size).first;
+    problem.alignment = p.alignment;
+    for (int i = 0; i < int(p.buffers.size()); ++i) {
+      bool isSmall = p.buffers[i].fixedOffset < 0 && p.buffers[i].size <= size;
+      (isSmall ? smallIds : ids).push_back(i);
+      if (!isSmall)
+        problem.buffers.push_back(p.buffers[i]);
+    }
     std::stable_sort(smallIds.begin(), smallIds.end(),
                      [&](int a, int b) { return p.buffers[a].size > p.buffers[b].size; });
   }

@@ -51,6 +51,7 @@ struct DeepWork {
   size_t mostKernels = 3'000; // in longer loops too few tries would be left
   size_t kernelTries = 600'000, triesAKernel = 3; // tries of all rungs together, times kernels; short loops are soon searched
   size_t mostRungs = 12;
+  int64_t littleMore = 128, hardlyMore = 1024; // parts of the smallest rung's room, see deepenToSmallest
   int lastTimes = 6;          // times as many tries for the smallest rung: on examples/gpt one start in four led to the best that is known
   size_t mostStarts = 6;      // loops that a rung's search begins from
   int packings = 3'000;       // of the smallest rung: loops that are packed into its room (on examples/resnet most of the first thousand do not fit) ..
@@ -204,13 +205,13 @@ std::vector<int> Planner::lowerEnd(int64_t b, double &fastest) const {
 }
 
 // Where much is computed again, local search depends on what it gave up first: it is disturbed and done again, from the best of these bytes
-// and from what was found for more bytes. `arenaBudget`: the smallest rung, which takes most of the time, is searched only where its room is
-// within it.
-void Planner::deepen(int64_t b, int64_t arenaBudget) {
+// and from what was found for more bytes. The smallest rung, which takes most of the time, is searched only where its room is within
+// `arenaBudget`, and what is found may take less than `seconds`.
+void Planner::deepen(int64_t b, int64_t arenaBudget, double seconds) {
   auto known = std::find_if(deepened.begin(), deepened.end(), [&](const SmallestSearch &search) { return search.microbatch == b; });
   if (known == deepened.end())
     known = deepened.insert(deepened.end(), deepenToSmallest(b));
-  if (known->rung < 0 || known->room > arenaBudget)
+  if (known->rung < 0 || known->room > arenaBudget || known->fastest >= seconds)
     return;
   addPacked(*known);
   known->rung = -1;
@@ -244,6 +245,7 @@ Planner::SmallestSearch Planner::deepenToSmallest(int64_t b) {
   int steps = kRefine.steps(kernels);
   Timeline line(index);
   Refiner refiner(index, b);
+  std::vector<int> known = ladderOf(b);
   for (size_t i = 0; i + 1 < lower.size(); ++i) {
     int64_t target = rungs[lower[i]].peakLive;
     std::vector<int> loop =
@@ -252,12 +254,23 @@ Planner::SmallestSearch Planner::deepenToSmallest(int64_t b) {
     if (seconds >= smallest.fastest && seconds < rungs[lower[i]].seconds && line.build(b, loop)) {
       rungs.push_back({b, "searched " + std::to_string(i + 1), loop, line.peak, seconds, nullptr});
       rungs.back().deep = true;
+      known.push_back(int(rungs.size()) - 1);
     }
     smallest.above.push_back(std::move(loop));
   }
   smallest.rung = lower.back();
   smallest.tries = kDeep.lastTimes * triesOf(lower.back());
   smallest.room = smallestRoom(lower.back());
+  // Nothing faster counts than a plan that needs a little more memory. Budgets with room for that plan then need no search of the smallest
+  // rung, which takes long, and a larger budget is still never slower. A plan that needs hardly more is no such plan: it is as slow.
+  double least = 1e300;
+  for (int r : known) {
+    int64_t more = rungs[size_t(r)].peakLive - smallest.room;
+    if (more > smallest.room / kDeep.hardlyMore && more <= smallest.room / kDeep.littleMore)
+      least = std::min(least, rungs[size_t(r)].seconds);
+  }
+  if (least < 1e300)
+    smallest.fastest = std::max(smallest.fastest, least);
   return smallest;
 }
 

@@ -11,23 +11,29 @@ namespace cinch::solve {
 namespace {
 
 // Bytes alive just after each moment at which something starts or ends.
-std::map<int64_t, int64_t> liveProfile(const ArenaProblem &p) {
-  std::map<int64_t, int64_t> delta;
+std::vector<int64_t> liveProfile(const ArenaProblem &p) {
+  std::vector<std::pair<int64_t, int64_t>> changes; // moment, bytes more
+  changes.reserve(2 * p.buffers.size());
   for (const ArenaBuffer &b : p.buffers)
     if (b.size > 0) {
-      delta[b.lower] += roundUp(b.size, p.alignment);
-      delta[b.upper] -= roundUp(b.size, p.alignment);
+      changes.push_back({b.lower, roundUp(b.size, p.alignment)});
+      changes.push_back({b.upper, -roundUp(b.size, p.alignment)});
     }
+  std::sort(changes.begin(), changes.end());
+  std::vector<int64_t> profile;
   int64_t live = 0;
-  for (auto &entry : delta)
-    entry.second = live += entry.second;
-  return delta;
+  for (size_t i = 0; i < changes.size(); ++i) {
+    live += changes[i].second;
+    if (i + 1 == changes.size() || changes[i + 1].first != changes[i].first)
+      profile.push_back(live);
+  }
+  return profile;
 }
 
 // Is all of the arena in use whenever anything is?
 bool isWithoutSlack(const ArenaProblem &p, int64_t height) {
-  for (auto &entry : liveProfile(p))
-    if (entry.second != 0 && entry.second != height)
+  for (int64_t live : liveProfile(p))
+    if (live != 0 && live != height)
       return false;
   return true;
 }
@@ -97,8 +103,8 @@ std::string check(const ArenaProblem &p) {
 
 int64_t lowerBound(const ArenaProblem &p) {
   int64_t bound = 0;
-  for (auto &entry : liveProfile(p))
-    bound = std::max(bound, entry.second);
+  for (int64_t live : liveProfile(p))
+    bound = std::max(bound, live);
   for (const ArenaBuffer &b : p.buffers)
     if (b.fixedOffset >= 0)
       bound = std::max(bound, b.fixedOffset + roundUp(b.size, p.alignment));

@@ -185,7 +185,7 @@ int Planner::fastestWithin(const SearchOptions &options, const std::vector<Size>
     for (const Size &size : sizes) {
       double fastest;
       if (mayWin(size) && !lowerEnd(size.microbatch, fastest).empty() && fastest < limit()) {
-        deepen(size.microbatch, room);
+        deepen(size.microbatch, room, limit());
         look(ladderOf(size.microbatch, true, room));
       }
     }

@@ -119,11 +119,11 @@ private:
     int64_t microbatch;
     int rung = -1;      // none, or it was searched already
     int64_t room = 0;   // bytes of the arena
-    double fastest = 0; // seconds, as of `lowerEnd`
+    double fastest = 0; // seconds below which no plan of it counts: as of `lowerEnd`, or of a plan with little more room
     int tries = 0;
     Loops above = {};   // what was found of larger rungs
   };
-  void deepen(int64_t microbatch, int64_t arenaBudget);
+  void deepen(int64_t microbatch, int64_t arenaBudget, double seconds);
   SmallestSearch deepenToSmallest(int64_t microbatch);
   // Between two rungs that lie far apart (LadderGap.cpp).
   struct Gap {
