@@ -10,7 +10,7 @@
 
 namespace cinch::rt {
 
-static constexpr char kMagic[8] = {'c', 'i', 'n', 'c', 'h', 'w', 'k', '1'};
+static constexpr char kMagic[8] = {'c', 'i', 'n', 'c', 'h', 'w', 'k', '2'};
 
 Card ownCard() {
   Card card = {};
@@ -19,6 +19,8 @@ Card ownCard() {
   card.world = int32_t(programWorkers());
   card.sums = run.options.sumsByMpi ? 1 : run.options.sumsByNccl ? 2 : 0;
   card.description = crc32c(0, cinch_meta, strlen(cinch_meta));
+  card.askedSum = crc32c(0, run.options.asked, strlen(run.options.asked));
+  snprintf(card.asked, sizeof card.asked, "%.127s", run.options.asked);
   snprintf(card.program, sizeof card.program, "%.63s", run.meta.program);
   snprintf(card.hash, sizeof card.hash, "%.23s", run.meta.hash);
   if (gethostname(card.host, sizeof card.host - 1) != 0)
@@ -38,7 +40,7 @@ double joinSeconds() {
 }
 
 bool isCard(Card &card) {
-  card.program[sizeof card.program - 1] = card.hash[sizeof card.hash - 1] = card.host[sizeof card.host - 1] = 0;
+  card.program[sizeof card.program - 1] = card.asked[sizeof card.asked - 1] = card.hash[sizeof card.hash - 1] = card.host[sizeof card.host - 1] = 0;
   return memcmp(card.magic, kMagic, 8) == 0;
 }
 
@@ -59,6 +61,9 @@ void judge(const Card &own, const Card &card, bool before, Text &why) {
             own.world - 1);
   else if (card.sums != own.sums)
     why.add("worker %d at %s was started with --all-reduce %s, worker 0 at %s with %s", card.rank, there, nameOfSums(card), here, nameOfSums(own));
+  else if (*card.asked && card.askedSum != own.askedSum) // to say nothing leaves it to worker 0
+    why.add("worker %d at %s was started with `%s`, worker 0 at %s with %s%s%s: what worker 0 is told holds for all, so tell the others the same or nothing",
+            card.rank, there, card.asked, here, *own.asked ? "`" : "", *own.asked ? own.asked : "nothing of the kind", *own.asked ? "`" : "");
   else if (before)
     why.add("two processes were started as worker %d: one calls from %s, another came to worker 0 at %s before", card.rank, there,
             here);

@@ -12,8 +12,9 @@ struct Card {
   int32_t rank, world, port;
   int32_t sums;         // --all-reduce: 0 ring, 1 mpi, 2 nccl
   uint32_t description; // checksum of cinch_meta: two plans of one program cannot work together
+  uint32_t askedSum;    // of Options::asked, whose begin `asked` is
   uint64_t meeting;     // of worker 0, so that calls of another run are told apart
-  char program[64], hash[24], host[64];
+  char program[64], hash[24], host[64], asked[128];
 };
 // What worker 0 answers.
 struct Verdict {

@@ -15,6 +15,7 @@ namespace {
 
 enum Need { kFolder, kFile, kCount, kNumber, kText, kSinks, kNothing };
 constexpr unsigned kTrain = 1, kEval = 2, kPredict = 4, kGenerate = 8, kInfo = 16, kRunning = 15;
+constexpr unsigned kOfRun = 32; // of several processes worker 0 acts on it, for all
 
 struct Flag {
   const char *name, *value, *help;
@@ -25,12 +26,12 @@ struct Flag {
 const Flag flags[] = {
     {"--data", "DIR", "where the data files are (default: the current folder)", kFolder, kTrain | kEval | kPredict},
     {"--out", "DIR", "where checkpoints, logs and results go (default: out)", kFolder, kRunning},
-    {"--steps", "N", "stop after N steps in all, earlier runs included", kCount, kTrain},
-    {"--set", "KEY=VALUE", "another learning rate, seed, ..: `info` lists the keys and their values", kText, kTrain},
-    {"--resume", nullptr, "go on from the newest checkpoint under --out, with the same data", kNothing, kTrain},
-    {"--init", "FILE", "take the parameters from a safetensors file", kFile, kRunning},
-    {"--partial", nullptr, "with --init: the file may lack parameters and have others; lists which", kNothing, kTrain},
-    {"--names", "MAP", "with --init: what parameters are called in the file, by a `names` block of the program", kText, kRunning},
+    {"--steps", "N", "stop after N steps in all, earlier runs included", kCount, kTrain | kOfRun},
+    {"--set", "KEY=VALUE", "another learning rate, seed, ..: `info` lists the keys and their values", kText, kTrain | kOfRun},
+    {"--resume", nullptr, "go on from the newest checkpoint under --out, with the same data", kNothing, kTrain | kOfRun},
+    {"--init", "FILE", "take the parameters from a safetensors file", kFile, kRunning | kOfRun},
+    {"--partial", nullptr, "with --init: the file may lack parameters and have others; lists which", kNothing, kTrain | kOfRun},
+    {"--names", "MAP", "with --init: what parameters are called in the file, by a `names` block of the program", kText, kRunning | kOfRun},
     {"--threads", "N", "work with N threads, each worker (default: the processors divided by the workers, at most what was compiled for)",
      kCount, kRunning},
     {"--transport", "NAME", "several workers: as threads, or one process each over tcp or mpi (default: what started it says)", kText,
@@ -46,15 +47,17 @@ const Flag flags[] = {
     {"--profile", nullptr, "where the time goes: a table, and OUT/profile.json for a viewer of traces, when training ends", kNothing,
      kTrain},
     {"--quiet", nullptr, "say only what is wrong and how it ended", kNothing, kRunning},
-    {"--on", "NAME", "which data set (default: the one that training evaluates)", kText, kEval | kPredict},
-    {"--data-file", "FILE", "read this file in the place of the data set's own; the set is called as the file is", kFile, kEval | kPredict},
-    {"--batches", "N", "the first N batches only", kCount, kEval | kPredict},
-    {"--prompt", "TEXT", "the text to go on from (token models: numbers)", kText, kGenerate},
-    {"--length", "N", "how many tokens to draw (default: 200)", kCount, kGenerate},
-    {"--temperature", "X", "0 takes the likeliest, 1 draws as the model says (default: 1)", kNumber, kGenerate},
-    {"--top-k", "N", "draw among the N likeliest only", kCount, kGenerate},
-    {"--seed", "N", "another seed draws another text (default: 0)", kCount, kGenerate},
+    {"--on", "NAME", "which data set (default: the one that training evaluates)", kText, kEval | kPredict | kOfRun},
+    {"--data-file", "FILE", "read this file in the place of the data set's own; the set is called as the file is", kFile, kEval | kPredict | kOfRun},
+    {"--batches", "N", "the first N batches only", kCount, kEval | kPredict | kOfRun},
+    {"--prompt", "TEXT", "the text to go on from (token models: numbers)", kText, kGenerate | kOfRun},
+    {"--length", "N", "how many tokens to draw (default: 200)", kCount, kGenerate | kOfRun},
+    {"--temperature", "X", "0 takes the likeliest, 1 draws as the model says (default: 1)", kNumber, kGenerate | kOfRun},
+    {"--top-k", "N", "draw among the N likeliest only", kCount, kGenerate | kOfRun},
+    {"--seed", "N", "another seed draws another text (default: 0)", kCount, kGenerate | kOfRun},
 };
+
+constexpr size_t kFlags = sizeof flags / sizeof *flags;
 
 const struct {
   const char *name, *help;
@@ -307,6 +310,26 @@ void take(Options &options, const Flag &flag, const char *value) {
     options.seed = uint64_t(count);
 }
 
+// What is asked of the whole run, in the order of the table: the command, unless it is to train, and the flags on which worker 0 acts. A file may have
+// another name on another machine.
+const char *askedOf(const Options &options, const char *const *values) {
+  Text words;
+  auto add = [&](const char *name, const char *value) { words.add("%s%s%s%s", words.size ? " " : "", name, *value ? " " : "", value); };
+  if (options.command != Options::Train)
+    add(commands[int(options.command)].name, "");
+  for (size_t i = 0; i < kFlags; ++i) {
+    if (!values[i] || !(flags[i].commands & kOfRun))
+      continue;
+    if (strcmp(flags[i].name, "--set") != 0) {
+      add(flags[i].name, flags[i].need == kFile ? "" : values[i]);
+      continue;
+    }
+    for (const char *setting : options.settings)
+      add(flags[i].name, setting);
+  }
+  return copyText(words.data, words.size);
+}
+
 } // namespace
 
 void failForWorld(const Options &options, const Meta &meta) {
@@ -335,7 +358,7 @@ void readOptions(Options &options, const Meta &meta, int argc, char **argv) {
       unknown("command", argv[1], nearest.name);
     first = 2;
   }
-  bool given[sizeof flags / sizeof *flags] = {};
+  const char *values[kFlags] = {}; // of the flags that are given
   for (int i = first; i < argc; ++i) {
     if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
       help(meta);
@@ -357,19 +380,17 @@ void readOptions(Options &options, const Meta &meta, int argc, char **argv) {
     if (!(found->commands & command))
       fail(kUsage, "%s has no meaning for `%s`%s", name, commands[int(options.command)].name,
            command == kTrain && strcmp(name, "--seed") == 0 ? "; the seed of a training is given with --set seed=N" : "");
-    if (found->need != kNothing && strcmp(name, "--set") != 0 && given[found - flags])
+    const char *&value = values[found - flags];
+    if (found->need != kNothing && strcmp(name, "--set") != 0 && value)
       fail(kUsage, "%s is given twice; give it once", name);
-    given[found - flags] = true;
-    if (found->need == kNothing) {
-      if (equals)
-        fail(kUsage, "%s takes no value", name);
-      take(options, *found, "");
-      continue;
-    }
-    if (!equals && i + 1 == argc)
+    if (found->need == kNothing && equals)
+      fail(kUsage, "%s takes no value", name);
+    if (found->need != kNothing && !equals && i + 1 == argc)
       fail(kUsage, "%s needs a value: %s %s", name, name, found->value);
-    take(options, *found, equals ? equals + 1 : argv[++i]);
+    value = found->need == kNothing ? "" : equals ? equals + 1 : argv[++i];
+    take(options, *found, value);
   }
+  options.asked = askedOf(options, values);
   chooseTransport(options, meta);
   checkAllReduce(options, meta);
   if (options.threads > meta.maxThreads)

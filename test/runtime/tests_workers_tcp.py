@@ -154,6 +154,26 @@ def test_tcp_wrong_start(t):
     t.check(code == 0, "threads in spite of the variables", out + err)
 
 
+def test_tcp_asked(t):
+    """Worker 0 acts on the command and its flags for all: what another worker is told has to be the same, or nothing."""
+    data, two = t.digits(), t.stages(2)
+
+    def told(words, to):
+        script = os.path.join(t.folder, "told")
+        programs.write(script, b'#!/bin/sh\n[ $RANK = %d ] && exec %s %s "$@"\nexec %s "$@"\n' % (to, two.encode(), words.encode(), two.encode()))
+        os.chmod(script, 0o755)
+        return t.together([script] * 2, "--data", data, "--out", "asked")
+
+    for words, said in (("--steps 3", "--steps 3"), ("eval --batches 1", "eval --batches 1"), ("--resume --set seed=4", "--set seed=4 --resume"),
+                        ("--init /elsewhere/file", "--init")):
+        results = told(words, 1)
+        line = "worker 1 at .* was started with `%s`, worker 0 at .* with nothing of the kind: .* tell the others the same or nothing" % said
+        t.check(codes(results) == [2, 2] and all(re.search(line, result[2]) for result in results), "%s to worker 1" % words, repr(results))
+    t.check(not os.path.exists(t.path("asked")), "nothing was written")
+    t.check(codes(told("--steps 3", 0)) == [0, 0], "what worker 0 alone is told")
+    t.check(t.call(t.stages(1), "--data", data, "--out", "asked-one", "--steps", 3)[0] == 0 and final(t, "asked") == final(t, "asked-one"), "it holds for all")
+
+
 def test_tcp_late_start(t):
     """Whoever waits for others says for whom and where after three seconds, with --quiet too, and once."""
     data, three = t.digits(), t.stages(3)
