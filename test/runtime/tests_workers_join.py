@@ -85,7 +85,7 @@ def test_tcp_join_strangers(t):
     strangers = [socket.create_connection(("127.0.0.1", port)) for _ in range(4)]
     strangers[0].sendall(b"GET / HTTP/1.1\r\n\r\n" * 100)
     strangers[1].close()
-    strangers[2].sendall(b"cinchwk1")  # the beginning of a card
+    strangers[2].sendall(b"cinchwk2")  # the beginning of a card
     strangers += [socket.create_connection(("127.0.0.1", listening(processes[1].pid))) for _ in range(2)]
     begun = time.time()
     results = t.finish(processes, limit=30)
