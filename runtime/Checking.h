@@ -67,8 +67,8 @@ const char *elementAt(int64_t byte);
 
 // Before the step runs again in checking mode.
 void beginReplay(int checking);
-// The number of the first parameter of this process that is not finite; -1: all are.
-int64_t firstBadParameter();
+// The number of the first parameter of this process that is not finite; -1: all are. `frozenToo`: those that no update changes are looked at, too.
+int64_t firstBadParameter(bool frozenToo);
 // Runs the step again on all workers. 1: notes which launches store bad numbers; 2: finds out why.
 void replayStep(int checking);
 

@@ -12,10 +12,12 @@ namespace cinch::rt {
 
 static Launch launch; // that is named
 
-int64_t firstBadParameter() {
+int64_t firstBadParameter(bool frozenToo) {
   stateFromDevice();
   for (int64_t i = 0; i < run.meta.parameters.size; ++i) {
     const Parameter &parameter = run.meta.parameters[i];
+    if (parameter.frozen && !frozenToo)
+      continue;
     LaunchBuffer all;
     all.count = parameter.partCount();
     all.elem = parameter.elem;
@@ -211,6 +213,25 @@ static void forgetNextStep() {
   setWord(kFurther, 0);
 }
 
+// Of all workers. What is frozen may be infinite by intention (a mask), and no update changes it.
+static int64_t firstBadAnywhere(bool frozenToo) {
+  const int64_t bad = firstBadParameter(frozenToo), elsewhere = peers ? peers->firstBadParameter(frozenToo) : -1;
+  return elsewhere >= 0 && (bad < 0 || elsewhere < bad) ? elsewhere : bad;
+}
+
+void needFiniteParameters() {
+  const int64_t bad = firstBadAnywhere(false);
+  if (bad < 0)
+    return;
+  Text earlier;
+  if (lastSavedStep() >= 0)
+    earlier.add("; the checkpoint of step %lld is intact", (long long)lastSavedStep());
+  fail(kNumeric,
+       "step %lld: `%s` is not finite any more: an update overflowed or divided by zero (is the learning rate too high, or an `eps` 0?); it was not "
+       "saved%s",
+       (long long)run.step, run.meta.parameters[bad].path, earlier.data);
+}
+
 void reportFailedGate() {
   const Meta &meta = run.meta;
   char loss[40], norm[40];
@@ -222,9 +243,7 @@ void reportFailedGate() {
     device->restart(workers[i], run.step); // what is under way changes nothing
   run.restarted = run.late;
   setWord(kStep, run.step);
-  int64_t bad = firstBadParameter(), elsewhere = peers ? peers->firstBadParameter() : -1;
-  if (elsewhere >= 0 && (bad < 0 || elsewhere < bad))
-    bad = elsewhere;
+  const int64_t bad = firstBadAnywhere(run.step == 0);
 
   Text text;
   text.add("step %lld: the loss is %s", (long long)run.step + 1, loss); // as logs count: the first step is 1
@@ -249,8 +268,8 @@ void reportFailedGate() {
          meta.parameters[bad].path);
   if (bad >= 0)
     fail(kNumeric,
-         "`%s` was not finite before this step any more: an earlier update overflowed (is the learning rate too "
-         "high?); no checkpoint was written",
+         "`%s` was not finite before this step any more: an earlier update overflowed or divided by zero (is the learning rate too "
+         "high, or an `eps` 0?); no checkpoint was written",
          meta.parameters[bad].path);
   if (saved)
     fail(kNumeric, "stopped behind step %lld; the parameters are intact, saved in %s", (long long)run.step, path.text);

@@ -339,7 +339,8 @@ bool loadNewest(TensorList &wanted, const Taking &taking, bool cleans, const cha
   candidates.cleans = cleans;
   passedOver = 0;
   for (candidates.folder = 0; candidates.folder < folders.size; ++candidates.folder)
-    listFolder(folders[candidates.folder].text, gather, &candidates);
+    if (const char *folder = folders[candidates.folder].text; !listFolder(folder, gather, &candidates) && errno != ENOENT && errno != ENOTDIR)
+      fail(kData, "cannot look for checkpoints in %s: %s", folder, strerror(errno));
   for (const Candidate &candidate : candidates.list) {
     Path path;
     nameOfStep(path, candidate.folder, candidate.step);

@@ -3,7 +3,9 @@
 #include "runtime/Output.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -223,8 +225,17 @@ static bool lock(const AtomicFile &file) {
 }
 
 bool beginFile(AtomicFile &file, const char *path) {
-  joinPath(file.path, "", path);
-  joinPath(file.temporary, "", path);
+  struct stat status;
+  static char target[PATH_MAX];
+  const bool isLink = lstat(path, &status) == 0 && S_ISLNK(status.st_mode) && realpath(path, target);
+  joinPath(file.path, "", isLink ? target : path); // a link stays one
+  file.temporary.text[0] = 0;
+  if (stat(file.path.text, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
+    // A device or a pipe is written to; a rename would put a file in its place. Nobody waits for a reader who is not there.
+    file.fd = open(file.path.text, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    return file.fd >= 0 && fcntl(file.fd, F_SETFL, 0) == 0;
+  }
+  file.temporary = file.path;
   strcat(file.temporary.text, ".tmp");
   while ((file.fd = open(file.temporary.text, O_RDWR | O_CREAT | O_CLOEXEC, 0666)) >= 0 && !lock(file))
     close(file.fd);
@@ -234,7 +245,8 @@ bool beginFile(AtomicFile &file, const char *path) {
 // The lock goes with the descriptor, so the name goes first: whoever waits for the lock sees then that it waited for another file.
 void abandonFile(AtomicFile &file) {
   int error = errno;
-  unlink(file.temporary.text);
+  if (file.temporary.text[0])
+    unlink(file.temporary.text);
   if (file.fd >= 0)
     close(file.fd);
   file.fd = -1;
@@ -242,6 +254,11 @@ void abandonFile(AtomicFile &file) {
 }
 
 bool commitFile(AtomicFile &file) {
+  if (!file.temporary.text[0]) {
+    int fd = file.fd;
+    file.fd = -1;
+    return close(fd) == 0;
+  }
   if (fsync(file.fd) != 0) {
     abandonFile(file);
     return false;
@@ -276,7 +293,9 @@ bool listFolder(const char *path, void (*visit)(void *closure, const char *name)
         visit(closure, entry->name);
       at += entry->size;
     }
+  int error = errno;
   close(fd);
+  errno = error;
   return n == 0;
 }
 

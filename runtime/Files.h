@@ -36,7 +36,8 @@ Aside setAside(const char *path, IsOurs isOurs);
 bool nameAside(Path &aside, const char *path, IsOurs isOurs);
 
 // A file that appears under its name only when it is complete: temporary name, write, fsync, rename, fsync of the
-// folder. Of several processes that write the same file one goes first, and the others wait for it.
+// folder. Of several processes that write the same file one goes first, and the others wait for it. A device or a pipe of that name is written to
+// instead, and `temporary` is empty.
 struct AtomicFile {
   int fd = -1;
   Path path, temporary;

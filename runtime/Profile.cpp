@@ -118,20 +118,29 @@ void sayTable(List<Row> &rows, double steps, double all) {
 
 struct Output {
   AtomicFile file;
-  bool good;
+  int error = 0; // of the first that failed
   explicit Output(const char *name) {
     Path path;
     joinPath(path, run.options.out, name);
-    good = beginFile(file, path.text);
+    if (!beginFile(file, path.text))
+      error = errno;
   }
-  void add(const Text &text) { good = good && writeAll(file.fd, text.data, text.size); }
-  void end() {
-    if (good ? !commitFile(file) : (abandonFile(file), true))
-      warn("cannot write %s: %s", file.path.text, strerror(errno));
+  void add(const Text &text) {
+    if (!error && !writeAll(file.fd, text.data, text.size))
+      error = errno;
+  }
+  bool end() {
+    if (error)
+      abandonFile(file);
+    else if (!commitFile(file))
+      error = errno;
+    if (error)
+      warn("cannot write %s: %s", file.path.text, strerror(error));
+    return !error;
   }
 };
 
-void writeTable(List<Row> &rows, double steps) {
+bool writeTable(List<Row> &rows, double steps) {
   Output out("profile.tsv");
   Text head;
   head.add("seconds_a_step\tcalls_a_step\tpredicted_seconds\toperations_a_second\tshare_of_peak\tbytes_a_second\tshare_of_bandwidth\tkernel\tplace\n");
@@ -144,10 +153,10 @@ void writeTable(List<Row> &rows, double steps) {
              row.byteTime / taken, row.text, row.file, (long long)row.line);
     out.add(line);
   }
-  out.end();
+  return out.end();
 }
 
-void writeTrace() {
+bool writeTrace() {
   Output out("profile.json");
   Text head;
   head.add("{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n{\"ph\": \"M\", \"pid\": 0, \"name\": \"process_name\", \"args\": {\"name\": ");
@@ -183,7 +192,7 @@ void writeTrace() {
   Text tail;
   tail.add("\n]}\n");
   out.add(tail);
-  out.end();
+  return out.end();
 }
 
 } // namespace
@@ -201,10 +210,10 @@ void reportProfile() {
       programWorkers() > 1 ? " of worker 0" : "", shortTime(predicted, 1e9 * run.meta.stepSeconds),
       run.meta.costs);
   sayTable(rows, steps, all);
-  writeTable(rows, steps);
-  writeTrace();
-  say("all of it: %s/profile.tsv; the latest %d launches for a viewer of traces (ui.perfetto.dev): %s/profile.json", run.options.out,
-      eventCount(), run.options.out);
+  if (writeTable(rows, steps))
+    say("all of it: %s/profile.tsv", run.options.out);
+  if (writeTrace())
+    say("the latest %d launches for a viewer of traces (ui.perfetto.dev): %s/profile.json", eventCount(), run.options.out);
 }
 
 } // namespace cinch::rt

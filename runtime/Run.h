@@ -91,6 +91,8 @@ void checkBefore(Worker &, int32_t launch, const int64_t *offsets);
 void checkAfter(Worker &, int32_t launch, const int64_t *offsets);
 // Replays the step in checking mode, says what is wrong, saves what is sound and leaves with 4.
 [[noreturn]] void reportFailedGate();
+// Leaves with kNumeric if the updates so far made a number that is not finite: before parameters are saved. The gate sees only what a loss is made of.
+void needFiniteParameters();
 
 } // namespace cinch::rt
 #endif

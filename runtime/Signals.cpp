@@ -65,6 +65,7 @@ void saveAndLeave() {
     say("stopped at step %lld, which is saved already; go on with --resume", (long long)run.step);
     leaveSaved();
   }
+  needFiniteParameters();
   if (!saveCheckpoint(-1, run.pending, &saved))
     fail(kResources, "stopped at step %lld, and the state could not be saved", (long long)run.step);
   say("stopped at step %lld, saved in %s; go on with --resume", (long long)run.step, saved.text);

@@ -370,6 +370,11 @@ void doWhatIsDue() {
     if (lines.endsMean(rule)) // behind the evaluations: a run that is stopped in one of them comes here again
       beginMean(rule);
   run.pending = false;
+  bool saves = false;
+  for (const Every &every : meta.every)
+    saves |= every.kind == Every::Checkpoint && isDue(every.steps);
+  if (saves)
+    needFiniteParameters();
   for (int64_t i = 0; i < meta.every.size; ++i)
     if (meta.every[i].kind == Every::Checkpoint && isDue(meta.every[i].steps))
       saveWithBest(int(i), meta.every[i].best[0] ? bestValue(meta.every[i]) : __builtin_nan(""));
@@ -489,6 +494,8 @@ void train() {
   if (run.options.profile)
     reportProfile();
   timing = false;
+  if (worked && lastSavedStep() != run.step)
+    needFiniteParameters();
   // Going on later (another --steps) needs the optimizer's state, and a resumed run that is over must see that it is.
   bool saved = !worked || lastSavedStep() == run.step || saveCheckpoint(-1, false, nullptr);
   if (run.step <= run.total)

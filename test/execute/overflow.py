@@ -9,6 +9,7 @@ import re
 import numpy as np
 
 import programs
+import tensorfile
 
 verdicts = programs.Verdicts()
 PROGRAM = """dim B = 8 batch, D = 6, W = 40, T = 4
@@ -265,6 +266,7 @@ def main():
     check_place(rng)
     check_groups(rng)
     check_bf16(rng)
+    check_updates(rng)
     verdicts.finish()
 
 
@@ -354,6 +356,49 @@ def check_groups(rng):
             verdicts.expect(re.search(":%d: " % LINE + said_of_it, said), "%s: got %r\n%s" % (what, said, text))
             first = first or said
             verdicts.expect(said == first, "%s: another plan says\n%s\nand this one\n%s" % (what, first, said))
+
+
+UPDATES = """dim B = 8 batch, D = 6, W = 50
+data train = npz("t.npz", shuffle = false) -> (t: i32[B] below 7, x: f32[B, D])
+model net(t: i32[B] below 7) -> f32[B, D] {
+  param table: f32[W, D] ~ normal(0.1)
+  param mask: f32[D] ~ constant(0.0)
+  return table[t] + exp(mask) * 0
+}
+train net on train seed 3 {
+  loss      = %s mean[B] sum[D] squared_error(net(t), x)
+  optimizer %s
+  freeze("mask")
+  steps     3
+  every 1   checkpoint("ck", keep = 3)
+}
+"""
+
+
+def check_updates(rng):
+    """What an update makes infinite is seen before it is saved, although no loss is made of it: rows of a table that no example reads, the last step.
+    What is frozen may be infinite."""
+    data = programs.FOLDER / "updates"
+    data.mkdir()
+    np.savez(data / "t.npz", t=rng.integers(0, 7, 8).astype(np.int32), x=rng.standard_normal((8, 6)).astype(np.float32))
+    for name, factor, optimizer in (("zero", "", "adam(lr = 0.01, eps = 0)"), ("large", "1e10 *", "sgd(lr = 1e38)")):
+        program = programs.source("updates-" + name, UPDATES % (factor, optimizer))
+        for plan in ([], ["--replicas", "2"]):
+            out = programs.FOLDER / ("updates-out-" + name + "".join(plan))
+            text = programs.call([programs.compiled(program, "updates-" + name, *plan), "--data", data, "--out", out, "--quiet"], allowed=(4,)).stdout
+            what = "updates, %s %s: " % (name, " ".join(plan))
+            said = "step 1: `table` is not finite any more: an update overflowed or divided by zero"
+            verdicts.expect(said in text, what + text)
+            left = [path.name for path in out.rglob("*.safetensors")]
+            verdicts.expect(not left, what + "it left %s" % left)
+    program = programs.source("updates-fine", UPDATES % ("", "adam(lr = 0.01)"))
+    exe, begin, out = programs.compiled(program, "updates-fine"), programs.FOLDER / "updates-begin", programs.FOLDER / "updates-fine-out"
+    programs.call([exe, "--data", data, "--out", begin, "--quiet", "--steps", "0"])
+    tensors = tensorfile.read(begin / "final.safetensors")
+    tensors["mask"] = np.full(6, -np.inf, np.float32)
+    tensorfile.write(programs.FOLDER / "masked.safetensors", tensors)
+    programs.call([exe, "--data", data, "--out", out, "--quiet", "--init", programs.FOLDER / "masked.safetensors"])
+    verdicts.expect((tensorfile.read(out / "final.safetensors")["mask"] == -np.inf).all(), "what is frozen may be infinite")
 
 
 main()

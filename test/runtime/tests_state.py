@@ -7,6 +7,7 @@ import re
 import resource
 import shutil
 import signal
+import stat
 import struct
 import subprocess
 import time
@@ -247,9 +248,40 @@ def test_full_disk(t):
             )
         finally:
             subprocess.run(["umount", t.path("disk")])
+    code, out, err = t.call(program, "--data", data, "--out", "p", "--profile", preexec_fn=limit(100))
+    t.check("cannot write p/profile.tsv: File too large" in err and "Success" not in err and "all of it" not in out, "a profile that is not written", out + err)
     t.refused(5, ["/dev/null/out"], program, "--data", data, "--out", "/dev/null/out")
     programs.write(t.path("file"), b"")
     t.refused(5, ["file"], program, "--data", data, "--out", "file")
+
+
+def test_unreadable_folder(t):
+    """Where it cannot be looked for checkpoints, there may be some: no fresh run begins there."""
+    data, program = t.digits(), t.linear()
+    t.call(program, "--data", data, "--out", "u")
+    before = content(t.path("u", "final.safetensors"))
+    os.rename(t.path("u", "run"), t.path("u", "elsewhere"))
+    os.symlink("run", t.path("u", "run"))  # a link to itself
+    t.refused(3, ["cannot look for checkpoints in u/run", "symbolic links"], program, "--data", data, "--out", "u", "--resume")
+    t.check(content(t.path("u", "final.safetensors")) == before, "all is left in its place")
+
+
+def test_no_plain_file(t):
+    """A pipe is written to, and the file behind a link; none of them is replaced."""
+    data, program = t.digits(), t.linear()
+    os.mkfifo(t.path("pipe"))
+    reader = subprocess.Popen(["cat", t.path("pipe")], stdout=subprocess.PIPE)
+    t.check(t.call(program, "--data", data, "--out", "n", "--kernel-times", "pipe")[0] == 0, "into a pipe")
+    if stat.S_ISFIFO(os.stat(t.path("pipe")).st_mode):
+        t.check(len(reader.communicate(timeout=60)[0].splitlines()) > 0, "who reads it gets the lines")
+    else:
+        reader.kill()
+        t.check(False, "it is a pipe still")
+    os.mkdir(t.path("elsewhere"))
+    os.symlink("elsewhere/times", t.path("link"))
+    programs.write(t.path("elsewhere", "times"), b"")
+    t.check(t.call(program, "--data", data, "--out", "n", "--kernel-times", "link")[0] == 0, "through a link")
+    t.check(os.path.islink(t.path("link")) and content(t.path("elsewhere", "times")), "a link stays one")
 
 
 def test_two_runs(t):
