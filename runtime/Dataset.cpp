@@ -10,12 +10,12 @@
 namespace cinch::rt {
 
 int64_t bytesOf(RawType type) {
-  static const int8_t sizes[] = {1, 1, 1, 2, 2, 4, 4, 8, 8, 2, 4, 8};
+  static const int8_t sizes[] = {1, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8};
   return sizes[int(type)];
 }
 
 const char *nameOf(RawType type) {
-  static const char *names[] = {"u8", "i8", "bool", "u16", "i16", "u32", "i32", "u64", "i64", "f16", "f32", "f64"};
+  static const char *names[] = {"u8", "i8", "bool", "u16", "i16", "u32", "i32", "u64", "i64", "f16", "bf16", "f32", "f64"};
   return names[int(type)];
 }
 

@@ -6,7 +6,7 @@
 
 namespace cinch::rt {
 
-enum class RawType : uint8_t { U8, I8, Bool, U16, I16, U32, I32, U64, I64, F16, F32, F64 };
+enum class RawType : uint8_t { U8, I8, Bool, U16, I16, U32, I32, U64, I64, F16, BF16, F32, F64 };
 int64_t bytesOf(RawType);
 const char *nameOf(RawType);
 double halfToDouble(uint64_t bits);

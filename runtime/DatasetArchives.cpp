@@ -142,7 +142,7 @@ Shape findTensor(FieldFile &file, const char *name) {
   static const struct {
     const char *name;
     RawType raw;
-  } types[] = {{"F64", RawType::F64}, {"F32", RawType::F32}, {"F16", RawType::F16}, {"I64", RawType::I64},
+  } types[] = {{"F64", RawType::F64}, {"F32", RawType::F32}, {"F16", RawType::F16}, {"BF16", RawType::BF16}, {"I64", RawType::I64},
                {"U64", RawType::U64}, {"I32", RawType::I32}, {"U32", RawType::U32}, {"I16", RawType::I16},
                {"U16", RawType::U16}, {"I8", RawType::I8},   {"U8", RawType::U8},   {"BOOL", RawType::Bool}};
   JsonReader json(file.fd, 8, int64_t(length), buffer, sizeof buffer);

@@ -51,8 +51,9 @@ inline Number decode(RawType raw, const char *at, bool bigEndian) {
   case RawType::I32: whole = int32_t(bits); break;
   case RawType::I64: whole = int64_t(bits); break;
   case RawType::F16: return ofReal(halfToDouble(bits));
+  case RawType::BF16: // the upper half of an f32
   case RawType::F32: {
-    uint32_t narrow = uint32_t(bits);
+    uint32_t narrow = raw == RawType::BF16 ? uint32_t(bits) << 16 : uint32_t(bits);
     float value;
     memcpy(&value, &narrow, 4);
     return ofReal(double(value));
@@ -107,7 +108,8 @@ decltype(convertNative<float>) *nativeOf(RawType raw) {
   case RawType::F64: return convertNative<double>;
   case RawType::Bool:
   case RawType::U64:
-  case RawType::F16: return nullptr;
+  case RawType::F16:
+  case RawType::BF16: return nullptr;
   }
   return nullptr;
 }

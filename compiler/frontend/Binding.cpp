@@ -49,6 +49,17 @@ std::optional<std::vector<Number>> Elaborator::typeAxes(const Type &type, Frame 
   return axes;
 }
 
+bool Elaborator::boundsInLayer(const Type &type, Frame &frame, Interval &range) {
+  if (type.except) {
+    report(Code::E0204, type.except->span, "`except` belongs to a field of data", frame)
+        .help("leave out `below` and `except` here: without them a layer takes what the field may hold, its `except` value, too");
+    return false;
+  }
+  bool hasExcept = false;
+  int64_t except = 0;
+  return typeBounds(type, frame, range, hasExcept, except);
+}
+
 bool Elaborator::typeBounds(const Type &type, Frame &frame, Interval &range, bool &hasExcept, int64_t &except) {
   if (!type.below)
     return true;
@@ -317,9 +328,7 @@ bool Elaborator::checkArgument(const ast::Parameter &parameter, const Argument &
   const Type &type = *parameter.type;
   std::optional<std::vector<Number>> axes = typeAxes(type, callee);
   Declared declared{parameter, call, {}, {}};
-  bool hasExcept = false;
-  int64_t except = 0;
-  if (!axes || !typeBounds(type, callee, declared.range, hasExcept, except))
+  if (!axes || !boundsInLayer(type, callee, declared.range))
     return false;
   declared.axes = std::move(*axes);
   std::optional<DType> dtype = typeDtype(type, callee);
@@ -530,9 +539,7 @@ Value Elaborator::checkResult(const Type &type, Value value, Span span, Frame &c
   std::optional<DType> dtype = typeDtype(type, callee);
   std::optional<std::vector<Number>> axes = typeAxes(type, callee);
   Interval range;
-  bool hasExcept = false;
-  int64_t except = 0;
-  if (!dtype || !axes || !typeBounds(type, callee, range, hasExcept, except))
+  if (!dtype || !axes || !boundsInLayer(type, callee, range))
     return {};
   std::string declared = typeText(*dtype, *axes, dims);
   auto mismatch = [&](const std::string &what, const Number *size = nullptr) {

@@ -397,9 +397,7 @@ Value Elaborator::declaredResult(const Type &type, Frame &callee) {
   std::optional<DType> dtype = typeDtype(type, callee);
   std::optional<std::vector<Number>> axes = typeAxes(type, callee);
   Interval range;
-  bool hasExcept = false;
-  int64_t except = 0;
-  if (!diags.hasErrors() || !dtype || !axes || !typeBounds(type, callee, range, hasExcept, except))
+  if (!diags.hasErrors() || !dtype || !axes || !boundsInLayer(type, callee, range))
     return {};
   Tensor tensor = emit(Op(OpKind::Constant, {}, {{Key::Number, 0.0}}), *dtype, *axes, type.span, callee);
   tensor.range = range;

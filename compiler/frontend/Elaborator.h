@@ -287,6 +287,7 @@ private:
   bool checkBounds(const Declared &declared, Tensor &tensor, const Argument &arg, Frame &caller);
   std::optional<std::vector<Number>> typeAxes(const ast::Type &type, Frame &frame);
   std::optional<DType> typeDtype(const ast::Type &type, Frame &frame);
+  bool boundsInLayer(const ast::Type &type, Frame &frame, Interval &range); // of a parameter or a result, which have no `except` of their own
   bool typeBounds(const ast::Type &type, Frame &frame, Interval &range, bool &hasExcept, int64_t &except);
   Value checkResult(const ast::Type &type, Value value, Span span, Frame &callee);
   const ast::LayerItem *findLayer(const std::string &name, int file) const;

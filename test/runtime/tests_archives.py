@@ -1,5 +1,6 @@
 """tests_archives.py: npz, safetensors, csv and records as sources of data."""
 
+import json
 import io
 import os
 import random
@@ -96,6 +97,11 @@ def test_tensors_as_data(t):
             t.path("x"), {"y": ([3], [1, 2, 3]), "x": ([8, 2], FLAT), "z": ([1], [0])}, dtype, {"a": "b"}
         )
         t.check(walk(t, program, "out", 2, 8) == [[bits(v) for v in row] for row in WHOLE], "a tensor of type " + dtype)
+    head = json.dumps({"x": dict(dtype="BF16", shape=[8, 2], data_offsets=[0, 32])}).encode()
+    upper = struct.pack("<16H", *(bits(v) >> 16 for v in FLAT))
+    programs.write(t.path("x"), struct.pack("<Q", len(head)) + head + upper)
+    t.check(walk(t, program, "out", 2, 8) == [[bits(v) >> 16 << 16 for v in row] for row in WHOLE], "a tensor of type BF16")
+    programs.write_safetensors(t.path("x"), {"y": ([3], [1, 2, 3]), "x": ([8, 2], FLAT), "z": ([1], [0])}, "F64", {"a": "b"})
     sound = content(t.path("x"))
     programs.write_safetensors(t.path("x"), {"y": ([3], [1, 2, 3]), "w": ([8, 2], FLAT)})
     t.refused(3, ["no tensor `x`", "it has y, w"], program, "--data", ".", "--out", "a", "--steps", 1)
