@@ -111,6 +111,7 @@ bool Elaborator::runLoop(const ActiveLoop &loop, std::vector<Argument> args, con
   };
   // A state that is given as a number is a tensor of what the first trip makes of it; an integer holds what any trip leaves.
   auto isOpen = [&](int state) { return !args[state].value.isTensor() || args[state].value.tensor.dtype == DType::I32; };
+  std::vector<int> numbers; // states that are given as numbers
   if (std::any_of(states.begin(), states.end(), isOpen)) {
     if (!run())
       return leave(false);
@@ -121,6 +122,7 @@ bool Elaborator::runLoop(const ActiveLoop &loop, std::vector<Argument> args, con
         if (!filled)
           return leave(false);
         arg.value = Value::of(*filled);
+        numbers.push_back(int(i));
       }
       Tensor &state = arg.value.tensor; // no longer the data itself, which it may begin with
       state.range = joinIntervals(openRange(state), openRange(after[i]));
@@ -138,8 +140,16 @@ bool Elaborator::runLoop(const ActiveLoop &loop, std::vector<Argument> args, con
   // From the trip on in which a result has the `except` value of the data, the state that it feeds has it, too. The body is then checked again.
   for (bool grows = true; grows;) {
     const int firstLoop = loopsMade, firstBlock = blocks;
-    if (!run())
+    const size_t known = diags.size();
+    if (!run()) {
+      // A number has no type of its own: what does not fit the state is the result.
+      for (int i : numbers)
+        if (const Span &number = args[states[i]].span; known < diags.size() && diags[known].span.file == number.file && diags[known].span.begin == number.begin) {
+          diags[known].message = "result " + std::to_string(i + 1) + " is " + typeOf(before[i]) + ", which is no type of the state that it feeds";
+          diags[known].helps.assign(1, "a state has one type in every trip: let the layer return what it takes");
+        }
       return leave(false);
+    }
     grows = false;
     for (size_t i = 0; i < states.size(); ++i)
       if (mayBeExcept(after[i]) && !mayBeExcept(before[i])) {
@@ -225,6 +235,13 @@ void Elaborator::explainSlice(Diagnostic &d, const Tensor &whole, const Argument
          ") here, and " + other + " in the layer");
 }
 
+// Of a layer with several results: an argument that was meant to be cut may have become a state.
+static std::string manyStates(const LayerItem &layer) {
+  const std::string count = std::to_string(layer.signature.results.size());
+  return "`" + layer.name.text + "` has " + count + " results, so the first " + count +
+         " arguments of this `scan` are states, which it does not cut; a result that no trip reads has a state, too, such as 0";
+}
+
 Value Elaborator::evalScan(const Expr &expr, Frame &frame) {
   if (frame.index)
     return failure(Code::E0702, expr.op, "`scan` works on whole tensors, it does not stand in index notation", frame);
@@ -267,8 +284,15 @@ Value Elaborator::evalScan(const Expr &expr, Frame &frame) {
                          " before the first trip",
                      frame);
   if (!axis) {
-    report(Code::E0702, call.span, "no argument behind the states has an axis of the size " + sizeText(size.number), frame)
-        .help("`scan` cuts arguments along this axis; to run a layer on its own result, write `use b = repeat N shared L`");
+    Diagnostic &d = report(Code::E0702, call.span, "no argument behind the states has an axis of the size " + sizeText(size.number), frame);
+    auto hasAxis = [&](int state) {
+      const Value &value = args[state].value;
+      return value.isTensor() && std::any_of(value.tensor.axes.begin(), value.tensor.axes.end(), [&](const Number &axis) { return sameForm(axis, size.number); });
+    };
+    if (count > 1 && std::any_of(states.begin(), states.end(), hasAxis))
+      d.help(manyStates(*looped.layer));
+    else
+      d.help("`scan` cuts arguments along this axis; to run a layer on its own result, write `use b = repeat N shared L`");
     return {};
   }
   std::vector<Tensor> after;
@@ -280,8 +304,7 @@ Value Elaborator::evalScan(const Expr &expr, Frame &frame) {
     // An argument that does not fit was often meant to be cut, where it is a state.
     auto isOfArgument = [&](const Argument &arg) { return known < diags.size() && diags[known].span.begin == arg.span.begin; };
     if (count > 1 && std::any_of(args.begin(), args.end(), isOfArgument))
-      diags[known].help("`" + looped.layer->name.text + "` has " + std::to_string(count) + " results, so the first " + std::to_string(count) +
-                        " arguments of this `scan` are states, which it does not cut; a result that no trip reads has a state, too, such as 0");
+      diags[known].help(manyStates(*looped.layer));
     for (size_t d = known; d < diags.size(); ++d)
       for (size_t i = 0; i < args.size(); ++i)
         if (diags[d].span.file == args[i].span.file && diags[d].span.begin == args[i].span.begin && whole[i].value.isTensor() && whole[i].value.tensor.op != args[i].value.tensor.op)

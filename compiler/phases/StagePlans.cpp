@@ -120,8 +120,9 @@ bool StagePlanner::plan(Candidate &candidate, bool least, bool &fits) {
     if (room)
       wanted.search.arenaBudget = std::max<int64_t>(0, *room - need.messages);
     wanted.hostBudget = options.hostBudget;
-    // Replicas are alike, but for the first one and the last two, and if each has updates of its own.
-    bool known = !division.layout.handsOut && w >= workersOfReplica() && w < workers() - 3 * workersOfReplica();
+    // Replicas are alike, but for the first one and the last two, if each has updates of its own, and where messages leave other room.
+    bool known = !division.layout.handsOut && w >= workersOfReplica() && w < workers() - 3 * workersOfReplica() &&
+                 (!room || need.messages == candidate.messages[size_t(w + workersOfReplica())]);
     if (Attribute decision = known ? candidate.decisions[size_t(w + workersOfReplica())] : Attribute())
       function->setAttr(kDecisionAttr, decision);
     std::optional<PlanProblem> own;

@@ -279,6 +279,8 @@ static void checkArguments(const Flags &flags, ArrayRef<const char *> arguments)
   checkWords(flags, command, words);
 }
 
+constexpr int kMostWorkers = 1 << 16; // more are no plan, but a slip
+
 static int64_t positive(const std::string &text, const char *flag) {
   int64_t number = 0;
   if (StringRef(text).getAsInteger(10, number) || number < 1)
@@ -286,14 +288,21 @@ static int64_t positive(const std::string &text, const char *flag) {
   return number;
 }
 
+static int positiveUpTo(int most, const std::string &text, const char *flag) {
+  int64_t number = positive(text, flag);
+  if (number > most)
+    usage(Twine("--") + flag + " expects a number up to " + Twine(most) + ", got '" + text + "'");
+  return int(number);
+}
+
 // --stages, --replicas, --shards, --schedule, --chunks.
 static void readStages(const Flags &f, CommandLine &line) {
   if (f.stages.getNumOccurrences())
-    line.stages = f.stages == "auto" ? 0 : int(std::min<int64_t>(1 << 16, positive(f.stages, "stages")));
+    line.stages = f.stages == "auto" ? 0 : positiveUpTo(kMostWorkers, f.stages, "stages");
   if (f.replicas.getNumOccurrences())
-    line.replicas = int(std::min<int64_t>(1 << 16, positive(f.replicas, "replicas")));
+    line.replicas = positiveUpTo(kMostWorkers, f.replicas, "replicas");
   if (f.shards.getNumOccurrences()) {
-    line.shards = int(std::min<int64_t>(1 << 16, positive(f.shards, "shards")));
+    line.shards = positiveUpTo(kMostWorkers, f.shards, "shards");
     if (line.shards > 64)
       usage("--shards: at most 64 shards share a layer");
   }
@@ -310,7 +319,7 @@ static void readStages(const Flags &f, CommandLine &line) {
     line.transportReserve = *bytes;
   }
   if (f.chunks.getNumOccurrences())
-    line.chunks = int(std::min<int64_t>(1 << 10, positive(f.chunks, "chunks")));
+    line.chunks = positiveUpTo(1 << 10, f.chunks, "chunks");
 }
 
 // -D and --set.

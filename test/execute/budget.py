@@ -213,6 +213,38 @@ def wide_table():
     check(programs.compiled(program, "wide-exe", "--memory-budget", str(least)), folder, 4, least)
 
 
+MANY = """dim B = 24 batch, I = 6, H = 20, C = 6
+data train = npz("p.npz") -> (x: f32[B, I], k: i32[B] below C)
+layer block[H?](x: f32[.., H], rate = 0.1) -> f32[.., H] {
+  use norm = layer_norm, fc = linear[H]
+  return x + dropout(gelu(fc(norm(x))), rate)
+}
+model m(x: f32[B, I]) -> f32[B, C] {
+  use up = linear[H], bn = batch_norm(group = %(group)d), blocks = repeat 3 block(rate = 0.2), out = linear[C]
+  return out(blocks(bn(up(x))))
+}
+train m on train seed 3 {
+  logits = m(x)
+  loss = mean[B] cross_entropy(logits, k) + 1e-3 * sum[C, H] weight("out.weight") ^ 2
+  predict share = softmax(logits)
+  optimizer adamw(lr = 3e-3, decay = 0.01)
+  clip norm(1.0)
+  ema 0.9
+  steps 60
+}
+"""
+
+
+def many_replicas():
+    """Replicas in the middle are alike, but messages wait at some of them only: the budget that a refusal names has room for these, too."""
+    for group, replicas in ((4, 6), (2, 12)):
+        program = programs.source("many%d" % replicas, MANY % {"group": group})
+        flags = ["--stages", "3", "--replicas", str(replicas)]
+        least = smallest_budget(program, flags)
+        done = programs.compiled(program, "many%d-exe" % replicas, *flags, "--memory-budget", str(least), allowed=(0, 1))
+        verdicts.expect(isinstance(done, pathlib.Path), "%d replicas: the smallest budget that was named, %d bytes, does not compile" % (replicas, least))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--program", default=str(programs.HERE / "gpt.cinch"))
@@ -243,6 +275,7 @@ def main():
             inside_cgroup(exe, data, options.steps, budget)
     outgrown()
     wide_table()
+    many_replicas()
     long_code()
 
 
