@@ -67,8 +67,9 @@ const char *elementAt(int64_t byte);
 
 // Before the step runs again in checking mode.
 void beginReplay(int checking);
-// The number of the first parameter of this process that is not finite; -1: all are. `frozenToo`: those that no update changes are looked at, too.
-int64_t firstBadParameter(bool frozenToo);
+// The number of the first parameter of this process that is not finite; -1: all are. `all`: those that no optimizer changes are looked at, too. Such a
+// one, frozen or a state, may be infinite by intention: a mask.
+int64_t firstBadParameter(bool all);
 // Runs the step again on all workers. 1: notes which launches store bad numbers; 2: finds out why.
 void replayStep(int checking);
 

@@ -12,20 +12,20 @@ namespace cinch::rt {
 
 static Launch launch; // that is named
 
-int64_t firstBadParameter(bool frozenToo) {
+int64_t firstBadParameter(bool all) {
   stateFromDevice();
   for (int64_t i = 0; i < run.meta.parameters.size; ++i) {
     const Parameter &parameter = run.meta.parameters[i];
-    if (parameter.frozen && !frozenToo)
+    if ((parameter.frozen || parameter.state) && !all)
       continue;
-    LaunchBuffer all;
-    all.count = parameter.partCount();
-    all.elem = parameter.elem;
+    LaunchBuffer values;
+    values.count = parameter.partCount();
+    values.elem = parameter.elem;
     for (int64_t part = 0; part < parameter.parts; ++part) {
       int64_t place = part == 0 ? parameter.offset : parameter.copies[part - 1];
       if (!isHere(place))
         continue;
-      for (int64_t index : badPlaces(arenaAt(place), all).index)
+      for (int64_t index : badPlaces(arenaAt(place), values).index)
         if (index >= 0)
           return i;
     }
@@ -213,9 +213,9 @@ static void forgetNextStep() {
   setWord(kFurther, 0);
 }
 
-// Of all workers. What is frozen may be infinite by intention (a mask), and no update changes it.
-static int64_t firstBadAnywhere(bool frozenToo) {
-  const int64_t bad = firstBadParameter(frozenToo), elsewhere = peers ? peers->firstBadParameter(frozenToo) : -1;
+// Of all workers.
+static int64_t firstBadAnywhere(bool all) {
+  const int64_t bad = firstBadParameter(all), elsewhere = peers ? peers->firstBadParameter(all) : -1;
   return elsewhere >= 0 && (bad < 0 || elsewhere < bad) ? elsewhere : bad;
 }
 

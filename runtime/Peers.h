@@ -23,7 +23,7 @@ struct Peers {
   // `count` values of tensor `number` of parameters and slots, as a file has them, from value `first` on, to who has it, or that part of
   // it, at `offset`.
   void (*store)(const TensorList &, int64_t number, int64_t offset, int64_t part, int64_t first, int64_t count, const char *values, int64_t bytes);
-  int64_t (*firstBadParameter)(bool frozenToo);
+  int64_t (*firstBadParameter)(bool all);
   void (*fetchReplays)();
   int64_t (*peakMemory)(int64_t worker, int64_t &transportBytes);
   void (*stop)(); // in the middle of a step: they wait for what comes next

@@ -229,10 +229,10 @@ void storeElsewhere(const TensorList &tensors, int64_t number, int64_t offset, i
   answerOf(link);
 }
 
-int64_t firstBadElsewhere(bool frozenToo) {
+int64_t firstBadElsewhere(bool all) {
   Request request;
   request.kind = Request::Finite;
-  request.frozenToo = frozenToo;
+  request.all = all;
   int64_t least = -1;
   forEachPeer([&](Link &link) { ask(link, request); });
   forEachPeer([&](Link &link) {

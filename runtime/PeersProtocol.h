@@ -13,7 +13,7 @@ struct Request {
   int64_t offset = 0, bytes = 0; // Read; Store: where the tensor begins, bytes of the values that follow as bulk
   // Store: count values of a tensor from the first on, as they are in a file.
   int64_t tensor = 0, part = 0, first = 0, count = 0;
-  int32_t fileType = 0, transposed = 0, touch = 0, frozenToo = 0;
+  int32_t fileType = 0, transposed = 0, touch = 0, all = 0;
   // Call: `entry` is an EntryCall.
   int64_t microbatches = 0, examples = 0, sourceExamples = 0, step = 0;
   int32_t mode = 0, checking = 0, training = 0, windowWidth = 0; // a window follows as bulk

@@ -156,7 +156,7 @@ void serve() {
       sendBulk(arenaAt(request.offset), request.bytes);
       break;
     case Request::Store: store(request); break;
-    case Request::Finite: answer(firstBadParameter(request.frozenToo != 0)); break;
+    case Request::Finite: answer(firstBadParameter(request.all != 0)); break;
     case Request::Replays: sendReplay(request); break;
     case Request::GetNormals: sendNormals(); break;
     case Request::SetNormals:
