@@ -262,7 +262,7 @@ Planner::SmallestSearch Planner::deepenToSmallest(int64_t b) {
   smallest.tries = kDeep.lastTimes * triesOf(lower.back());
   smallest.room = smallestRoom(lower.back());
   // Nothing faster counts than a plan that needs a little more memory. Budgets with room for that plan then need no search of the smallest
-  // rung, which takes long, and a larger budget is still never slower. A plan that needs hardly more is no such plan: it is as slow.
+  // rung, which takes long, and a larger budget is still never slower. A plan that needs hardly more memory does not count here: it is nearly as slow as the rung.
   double least = 1e300;
   for (int r : known) {
     int64_t more = rungs[size_t(r)].peakLive - smallest.room;
