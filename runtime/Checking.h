@@ -67,9 +67,11 @@ const char *elementAt(int64_t byte);
 
 // Before the step runs again in checking mode.
 void beginReplay(int checking);
-// The number of the first parameter of this process that is not finite; -1: all are. `all`: those that no optimizer changes are looked at, too. Such a
-// one, frozen or a state, may be infinite by intention: a mask.
+// The number of the first parameter of this process that is not finite, as it lies on the host; -1: all are. `all`: those that no optimizer changes are looked at, too, and
+// those that were not finite when training began. Such a one may be infinite by intention: a mask.
 int64_t firstBadParameter(bool all);
+// Before training begins, and before anything lies on a device: which parameters of this process are not finite now.
+void lookAtFirstParameters();
 // Runs the step again on all workers. 1: notes which launches store bad numbers; 2: finds out why.
 void replayStep(int checking);
 

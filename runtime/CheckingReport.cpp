@@ -12,25 +12,35 @@ namespace cinch::rt {
 
 static Launch launch; // that is named
 
+// The parts of it that lie in this process.
+static bool isFinite(const Parameter &parameter) {
+  LaunchBuffer values;
+  values.count = parameter.partCount();
+  values.elem = parameter.elem;
+  for (int64_t part = 0; part < parameter.parts; ++part) {
+    int64_t place = part == 0 ? parameter.offset : parameter.copies[part - 1];
+    if (!isHere(place))
+      continue;
+    for (int64_t index : badPlaces(arenaAt(place), values).index)
+      if (index >= 0)
+        return false;
+  }
+  return true;
+}
+
 int64_t firstBadParameter(bool all) {
-  stateFromDevice();
   for (int64_t i = 0; i < run.meta.parameters.size; ++i) {
     const Parameter &parameter = run.meta.parameters[i];
-    if ((parameter.frozen || parameter.state) && !all)
-      continue;
-    LaunchBuffer values;
-    values.count = parameter.partCount();
-    values.elem = parameter.elem;
-    for (int64_t part = 0; part < parameter.parts; ++part) {
-      int64_t place = part == 0 ? parameter.offset : parameter.copies[part - 1];
-      if (!isHere(place))
-        continue;
-      for (int64_t index : badPlaces(arenaAt(place), values).index)
-        if (index >= 0)
-          return i;
-    }
+    const bool mayBeBad = parameter.frozen || parameter.state || parameter.startsInfinite;
+    if ((all || !mayBeBad) && !isFinite(parameter))
+      return i;
   }
   return -1;
+}
+
+void lookAtFirstParameters() {
+  for (int64_t i = 0; i < run.meta.parameters.size; ++i)
+    run.meta.parameters[i].startsInfinite = !isFinite(run.meta.parameters[i]);
 }
 
 static const char *badWord(double number) { return number != number ? "nan" : number > 0 ? "inf" : "-inf"; }
@@ -215,6 +225,7 @@ static void forgetNextStep() {
 
 // Of all workers.
 static int64_t firstBadAnywhere(bool all) {
+  stateFromDevice();
   const int64_t bad = firstBadParameter(all), elsewhere = peers ? peers->firstBadParameter(all) : -1;
   return elsewhere >= 0 && (bad < 0 || elsewhere < bad) ? elsewhere : bad;
 }

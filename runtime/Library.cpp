@@ -1,6 +1,7 @@
 // Library.cpp: the functions of library.h. What ends the process in an executable comes back here as a code: `fail` jumps to the
 // call that is running.
 #include "runtime/library.h"
+#include "runtime/Checking.h"
 #include "runtime/Checkpoint.h"
 #include "runtime/Cpu.h"
 #include "runtime/Device.h"
@@ -204,6 +205,13 @@ const Entry &beginCall(const char *name, bool there, const void *const *fields, 
   return *entry;
 }
 
+// No step can go on from what updates, or the caller, made infinite.
+void needFiniteValues() {
+  const int64_t bad = firstBadParameter(false);
+  if (bad >= 0)
+    fail(kNumeric, "`%s` is not finite any more; nothing was saved", run.meta.parameters[bad].path);
+}
+
 const char *typeOf(Elem elem) { return nameOf(elem == Elem::F32 && run.meta.f64 ? Elem::F64 : elem); }
 
 } // namespace
@@ -235,6 +243,7 @@ int cinch_model_init(int64_t threads) {
     storeValues();
     initialize(run.meta);
     loadInit();
+    lookAtFirstParameters();
     stateToDevice();
   });
 }
@@ -262,6 +271,7 @@ int cinch_model_load(const char *path) {
     needMemory();
     loadParameterFile(path);
     drawn = false;
+    lookAtFirstParameters();
     parametersToDevice();
   });
 }
@@ -272,6 +282,7 @@ int cinch_model_save(const char *path) {
     needParameters();
     if (!shown) // else they are here, maybe changed
       parametersFromDevice();
+    needFiniteValues();
     if (!writeTensorFile(path, parameterTensors(), TensorFileInfo()))
       fail(kResources, "cannot write %s: %s", path, strerror(errno));
   });

@@ -53,6 +53,7 @@ struct InitialValue {
 
 struct Parameter : Stored {
   bool frozen = false, state = false;
+  bool startsInfinite = false;   // what training began with is not finite, and no update's fault
   const char *averageOf = nullptr; // the path of the parameter of which this is the exponential average
   InitialValue init;
 };

@@ -98,8 +98,10 @@ static void runCall(const Request &request) {
     beginReplay(request.checking);
   worker.gateFailed = false;
   worker.waited = 0;
-  if (stateIsNew)
+  if (stateIsNew) {
+    lookAtFirstParameters();
     stateToDevice();
+  }
   stateIsNew = false;
   goOnLate(worker, request);
   callWorkers(EntryCall(request.entry), request.microbatches);
@@ -156,7 +158,10 @@ void serve() {
       sendBulk(arenaAt(request.offset), request.bytes);
       break;
     case Request::Store: store(request); break;
-    case Request::Finite: answer(firstBadParameter(request.all != 0)); break;
+    case Request::Finite:
+      stateFromDevice();
+      answer(firstBadParameter(request.all != 0));
+      break;
     case Request::Replays: sendReplay(request); break;
     case Request::GetNormals: sendNormals(); break;
     case Request::SetNormals:

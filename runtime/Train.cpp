@@ -1,4 +1,5 @@
 // Train.cpp: the command `train`: where to start, the step loop, and what is due after a step.
+#include "runtime/Checking.h"
 #include "runtime/Checkpoint.h"
 #include "runtime/Device.h"
 #include "runtime/InitFile.h"
@@ -146,6 +147,7 @@ void findState() {
   findStart();
   if (run.options.steps > run.horizon)
     warn("--steps %lld: the run ends after %lld steps", (long long)run.options.steps, (long long)run.horizon);
+  lookAtFirstParameters();
   stateToDevice();
 }
 

@@ -39,7 +39,8 @@ const char *cinch_model_error(void);
 /* A value of the run, as --set of the executable takes it: "lr=3e-4", "steps=1000". The seed is set before cinch_model_init: once it was changed
  * after that, other calls return 2 until cinch_model_init is called again. */
 int cinch_model_set(const char *key_and_value);
-/* Parameters from a safetensors file, and to one that is what the executable calls final.safetensors. */
+/* Parameters from a safetensors file, and to one that is what the executable calls final.safetensors. 4: a parameter that is trained was finite
+ * when it came, and is not any more; nothing was written. */
 int cinch_model_load(const char *path);
 int cinch_model_save(const char *path);
 

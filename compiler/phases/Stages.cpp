@@ -274,7 +274,7 @@ bool StagePlanner::tryCut(const solve::ScheduleTable &table, int64_t microbatch,
   if (options.replicas > 1 && overlaps())
     return tryLate(all, fits);
   if (options.replicas > 1)
-    for (int late = all; late > 0 && !fits && !c.refused && (!least || holdsSums()); late /= 2)
+    for (int late = all; late > 0 && !fits && !c.refused; late /= 2)
       if (!tryLate(late, fits))
         return false;
   return c.refused || (holdsSums() && all > 0) || tryLate(0, fits);

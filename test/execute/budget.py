@@ -237,7 +237,7 @@ train m on train seed 3 {
 
 def many_replicas():
     """Replicas in the middle are alike, but messages wait at some of them only: the budget that a refusal names has room for these, too."""
-    for group, replicas in ((4, 6), (2, 12)):
+    for group, replicas in ((4, 6), (2, 6), (2, 12)):
         program = programs.source("many%d" % replicas, MANY % {"group": group})
         flags = ["--stages", "3", "--replicas", str(replicas)]
         least = smallest_budget(program, flags)

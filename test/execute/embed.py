@@ -125,6 +125,9 @@ def from_python(folder, library="./libmoons.so", threads=2):
     weights[:] = 3e38
     refused(model, 4, "the parameters are as they were", lambda: model.step(**batch))
     verdicts.expect(np.all(model.parameter("out.weight") == np.float32(3e38)), "behind the gate nothing changed")
+    weights[0] = np.inf
+    refused(model, 4, "`out.weight` is not finite any more", lambda: model.save("infinite.safetensors"))
+    verdicts.expect(not os.path.exists("infinite.safetensors") and np.all(weights[0] == np.inf), "what is refused is not written, and stays as it is")
     weights[:] = kept
     first = model.step(**batch)
     refused(model, 2, "the setting is NULL", lambda: model.call("set", None))

@@ -401,6 +401,19 @@ def check_updates(rng):
     programs.call([exe, "--data", data, "--out", out, "--quiet", "--init", programs.FOLDER / "masked.safetensors"])
     left = tensorfile.read(out / "final.safetensors")
     verdicts.expect((left["mask"] == -np.inf).all() and (left["walls"] == -np.inf).all(), "what is frozen, or a state, may be infinite")
+    # A row of the table that no example reads, and that was infinite when training began, is no update's fault, in a run that goes on neither.
+    program = programs.source("updates-began", UPDATES % ("", "sgd(lr = 0.01)"))
+    tensors["table"] = tensors["table"].copy()
+    tensors["table"][40] = -np.inf
+    tensorfile.write(programs.FOLDER / "began.safetensors", tensors)
+    for plan in ([], ["--replicas", "2"]):
+        exe = programs.compiled(program, "updates-began", *plan)
+        out = programs.FOLDER / ("updates-began-out" + "".join(plan))
+        for steps, flags in (("2", ["--init", programs.FOLDER / "began.safetensors"]), ("3", ["--resume"])):
+            text = programs.call([exe, "--data", data, "--out", out, "--quiet", "--steps", steps, *flags], allowed=(0, 4)).stdout
+            verdicts.expect("not finite" not in text, "began with an infinite row, %s: %s" % (" ".join(plan), text))
+        left = tensorfile.read(out / "final.safetensors")
+        verdicts.expect((left["table"][40] == -np.inf).all() and np.isfinite(left["table"][:40]).all(), "an infinite row stays, the others are finite")
 
 
 main()
