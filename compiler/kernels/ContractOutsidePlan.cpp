@@ -3,27 +3,44 @@
 #include "compiler/kernels/ContractPlan.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace cinch::kernels {
 
 static int64_t ContractDim::*const kBounds[] = {&ContractDim::bound0, &ContractDim::bound1};
 
-// Of all pairs of an output and a stretch of k, those that are not left out. Each dim moves along one bound at most.
+// Steps of so many that lie inside, from `place` on, `stride` apart.
+static int64_t stepsInside(int64_t place, int64_t stride, int64_t steps, int64_t size) {
+  if (stride < 0)
+    place += (steps - 1) * stride, stride = -stride;
+  auto before = [&](int64_t end) { return end <= place ? 0 : std::min(steps, (end - place + stride - 1) / stride); };
+  return before(size) - before(0);
+}
+
+// Of all pairs of an output and a stretch of k, those that are not left out. Each dim moves along one bound at most. The longest one is not walked: a
+// wide image has many places, and each of them may have as many taps.
 static double shareInsideOf(const ContractPlan &plan, size_t bound, const ContractDims &ofK) {
-  std::vector<int64_t> places{plan.bounds[bound].offset};
+  ContractDims moving;
   for (const ContractDims *dims : {&plan.batch, &plan.outerM, &ofK})
-    for (const ContractDim &dim : *dims) {
-      if (dim.*kBounds[bound] == 0)
-        continue;
-      std::vector<int64_t> moved;
-      for (int64_t place : places)
-        for (int64_t step = 0; step < dim.size; ++step)
-          moved.push_back(place + step * (dim.*kBounds[bound]));
-      places = std::move(moved);
-    }
-  int64_t size = plan.bounds[bound].size;
-  auto inside = std::count_if(places.begin(), places.end(), [&](int64_t place) { return place >= 0 && place < size; });
-  return double(inside) / double(places.size());
+    std::copy_if(dims->begin(), dims->end(), std::back_inserter(moving), [&](const ContractDim &dim) { return dim.*kBounds[bound] != 0; });
+  const int64_t size = plan.bounds[bound].size;
+  std::vector<int64_t> places{plan.bounds[bound].offset};
+  if (moving.empty())
+    return places[0] >= 0 && places[0] < size;
+  std::iter_swap(std::max_element(moving.begin(), moving.end(), [](const ContractDim &x, const ContractDim &y) { return x.size < y.size; }), moving.end() - 1);
+  const ContractDim longest = moving.back();
+  moving.pop_back();
+  for (const ContractDim &dim : moving) {
+    std::vector<int64_t> moved;
+    for (int64_t place : places)
+      for (int64_t step = 0; step < dim.size; ++step)
+        moved.push_back(place + step * (dim.*kBounds[bound]));
+    places = std::move(moved);
+  }
+  int64_t inside = 0;
+  for (int64_t place : places)
+    inside += stepsInside(place, longest.*kBounds[bound], longest.size, size);
+  return double(inside) / (double(places.size()) * double(longest.size));
 }
 
 static double shareInside(const ContractPlan &plan) {

@@ -241,7 +241,7 @@ llvm::json::Object planJson(const Compilation &compilation, const SourceList &so
   object["source"] = std::string(sources.name(1));
   object["budget"] = budget;
   object["allowance"] = compilation.allowance();
-  if (compilation.workers.count == 1 || compilation.refused) // of several workers it is sought for a refusal only
+  if (compilation.refused) // it is sought for a refusal only
     object["smallest_budget"] = compilation.smallestBudget();
   object["budget_bound"] = compilation.budgetBound();
   object["batch"] = graph.batch, object["microbatch"] = decision.microbatch, object["count"] = decision.count;

@@ -153,7 +153,7 @@ static void printTradeOff(llvm::raw_ostream &out, const Compilation &compilation
     return;
   out << "\nbudget against predicted time\n";
   auto isThis = [&](const solve::LadderPoint &point) {
-    return point.arenaBytes == decision.arenaBytes && point.microbatch == decision.microbatch;
+    return point.microbatch == decision.microbatch && (point.arenaBytes == decision.arenaBytes || point.seconds == step.outcome.result.plan.seconds);
   };
   // What is shown is quicker than the one before by a sixteenth of the way from the slowest to the quickest, in ratios.
   double least = std::pow(curve.front().seconds / curve.back().seconds, 1.0 / 16), last = 0;

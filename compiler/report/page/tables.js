@@ -44,7 +44,7 @@ function fillTables() {
   const figure = (name, value, more) => element('div', {}, element('dt', {}, name), element('dd', {}, value, element('small', {}, more)));
   $('figures').append(
     figure(several ? `Memory of worker ${shownWorker}` : 'Memory of the process', bytesText(plan.memory), `arena ${bytesText(plan.arena)} + ${bytesText(plan.allowance)} allowance`),
-    figure('Proven lower bound', bytesText(plan.budget_bound), plan.smallest_budget ? `smallest budget that compiles ${bytesTextUp(plan.smallest_budget)}` : 'of any budget of a worker'),
+    figure('Proven lower bound', bytesText(plan.budget_bound), plan.smallest_budget ? `smallest budget that compiles ${bytesTextUp(plan.smallest_budget)}` : plan.workers.length ? 'of any budget of a worker' : 'of any budget'),
     figure('Predicted step', secondsText(whole.seconds), plan.schedule ? `worker ${shownWorker} works ${secondsText(plan.workers[shownWorker].busy)} of it${plan.costs ? '; ' + plan.costs : ''}`
       : `no plan below ${secondsText(plan.seconds_bound)}${plan.costs ? '; ' + plan.costs : ''}`),
     figure('Computed again', percentText(plan.recompute_seconds / Math.max(plan.seconds, 1e-30)), `${plan.recomputed_runs} of ${loopRuns} kernel runs in the loop`));
