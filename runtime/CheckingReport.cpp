@@ -5,6 +5,7 @@
 #include "runtime/Output.h"
 #include "runtime/Peers.h"
 #include "runtime/Run.h"
+#include "runtime/Times.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -265,6 +266,7 @@ void reportFailedGate() {
   // The replays take longer than two steps. What can be said and saved without them, does not wait for them.
   Path path;
   const bool saved = bad < 0 && run.step > 0 && saveCheckpoint(-1, false, &path);
+  reportTimes(); // replays are no part of them
   replayStep(1);
   replayStep(2);
   if (peers)

@@ -86,6 +86,7 @@ void prepareCheckpoints() {
       tensor.name = isMean ? normal.meanName : normal.deviationName;
       tensor.elem = Elem::F64;
       tensor.shape = &normal.shape;
+      tensor.numbers = isMean ? Tensor::Finite : Tensor::Positive;
       tensor.data = reinterpret_cast<char *>(isMean ? normal.mean : normal.deviation);
       tensor.optional = run.options.command == Options::Train; // else they are those of the training data
     }

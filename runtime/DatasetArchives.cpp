@@ -49,6 +49,26 @@ Directory findDirectory(const FieldFile &file) {
   return {int64_t(number(wide + 48, 8)), int64_t(number(wide + 32, 8))};
 }
 
+// An entry of the directory; where the next one begins.
+struct DirectoryEntry {
+  unsigned char bytes[46];
+  char name[300]; // cut if it is longer
+  int64_t nameSize = 0, extraSize = 0, next = 0;
+};
+
+void readEntry(const FieldFile &file, int64_t at, DirectoryEntry &entry) {
+  if (at < 0 || at > file.size - 46)
+    fail(kData, "%s: its ZIP directory is damaged", file.path.text);
+  readDataHeader(file, entry.bytes, 46, at, "NPZ");
+  entry.nameSize = int64_t(number(entry.bytes + 28, 2)), entry.extraSize = int64_t(number(entry.bytes + 30, 2));
+  if (number(entry.bytes, 4) != 0x02014b50 || at + 46 + entry.nameSize + entry.extraSize > file.size)
+    fail(kData, "%s: its ZIP directory is damaged", file.path.text);
+  const int64_t taken = entry.nameSize < int64_t(sizeof entry.name) - 1 ? entry.nameSize : int64_t(sizeof entry.name) - 1;
+  readDataHeader(file, entry.name, taken, at + 46, "NPZ");
+  entry.name[taken] = 0;
+  entry.next = at + 46 + entry.nameSize + entry.extraSize + int64_t(number(entry.bytes + 32, 2));
+}
+
 // A compressed array has no example at a place that is known: it is unpacked once, to OUT/SET.FIELD.npz-values.
 void unpack(FieldFile &file, const char *name, int64_t begin, int64_t end, int64_t size, uint32_t checksum, const char *set,
             const char *field, const char *out) {
@@ -79,22 +99,23 @@ Shape findNpzArray(FieldFile &file, const char *name, const char *set, const cha
   Text names;
   int64_t at = directory.offset;
   for (int64_t i = 0; i < directory.entries; ++i) {
-    unsigned char entry[46], extra[512];
-    char found[300];
-    if (at < 0 || at > file.size - 46)
-      fail(kData, "%s: its ZIP directory is damaged", file.path.text);
-    readDataHeader(file, entry, 46, at, "NPZ");
-    int64_t nameSize = int64_t(number(entry + 28, 2)), extraSize = int64_t(number(entry + 30, 2));
-    if (number(entry, 4) != 0x02014b50 || at + 46 + nameSize + extraSize > file.size)
-      fail(kData, "%s: its ZIP directory is damaged", file.path.text);
-    int64_t taken = nameSize < int64_t(sizeof found) - 1 ? nameSize : int64_t(sizeof found) - 1;
-    readDataHeader(file, found, taken, at + 46, "NPZ");
-    found[taken] = 0;
-    if (strcmp(found, wanted) != 0) {
-      names.add("%s%.*s", i ? ", " : "", int(taken > 4 ? taken - 4 : taken), found);
-      at += 46 + nameSize + extraSize + int64_t(number(entry + 32, 2));
+    DirectoryEntry here, other;
+    readEntry(file, at, here);
+    if (strcmp(here.name, wanted) != 0) {
+      const int length = int(strlen(here.name));
+      names.add("%s%.*s", i ? ", " : "", length > 4 ? length - 4 : length, here.name);
+      at = here.next;
       continue;
     }
+    other.next = here.next;
+    for (int64_t j = i + 1; j < directory.entries; ++j) {
+      readEntry(file, other.next, other);
+      if (strcmp(other.name, wanted) == 0)
+        fail(kData, "%s: it has two arrays `%s`; save one of them only", file.path.text, name);
+    }
+    const unsigned char *entry = here.bytes;
+    const int64_t nameSize = here.nameSize, extraSize = here.extraSize;
+    unsigned char extra[512];
     uint64_t method = number(entry + 10, 2), size = number(entry + 24, 4), packed = number(entry + 20, 4), start = number(entry + 42, 4);
     if (method != 0 && method != 8)
       fail(kData, "%s: `%s` is compressed in a way that is not known; save it with numpy.savez", file.path.text, name);
@@ -151,7 +172,9 @@ Shape findTensor(FieldFile &file, const char *name) {
   bool found = false;
   json.enterObject();
   while (json.nextKey()) {
-    if (strcmp(json.key, name) != 0 || json.cut || found) {
+    if (found && strcmp(json.key, name) == 0 && !json.cut)
+      fail(kData, "%s: it has two tensors `%s`; save one of them only", file.path.text, name);
+    if (strcmp(json.key, name) != 0 || json.cut) {
       if (strcmp(json.key, "__metadata__") != 0)
         names.add("%s%.100s", names.size ? ", " : "", json.key);
       json.skipValue();

@@ -18,7 +18,9 @@ void readDataHeader(const FieldFile &file, void *into, int64_t size, int64_t off
 void checkSizes(const FieldFile &file, const Shape &shape) {
   int64_t total = 1;
   for (int i = 0; i < shape.rank; ++i) {
-    if (shape.dims[i] < 0 || (shape.dims[i] && total > (int64_t(1) << 50) / shape.dims[i]))
+    if (shape.dims[i] < 0)
+      fail(kData, "%s: its shape %s has a size below 0", file.path.text, describe(shape).text);
+    if (shape.dims[i] && total > (int64_t(1) << 50) / shape.dims[i])
       fail(kData, "%s: its shape %s is too large", file.path.text, describe(shape).text);
     total *= shape.dims[i] ? shape.dims[i] : 1;
   }

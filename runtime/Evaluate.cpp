@@ -100,6 +100,9 @@ static const char *nameOfFile(const char *file) {
   size_t length = dot && dot > base ? size_t(dot - base) : strlen(base);
   if (length == 0)
     fail(kUsage, "--data-file %s: it is not the name of a file", file);
+  if (length <= 2 && strspn(base, ".") >= length)
+    fail(kUsage, "--data-file %s: results lie in a folder that is called as the file is, without its ending, and no folder can be called `%.*s`: "
+                 "give the file another name", file, int(length), base);
   for (const DatasetSpec &spec : run.meta.datasets) {
     if (strlen(spec.name) != length || memcmp(spec.name, base, length) != 0)
       continue;

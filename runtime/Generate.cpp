@@ -4,6 +4,7 @@
 #include "runtime/Output.h"
 #include "runtime/Random.h"
 #include "runtime/Run.h"
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,7 +112,10 @@ int64_t readPrompt(int32_t *tokens, int64_t capacity, bool bytes, int64_t vocabu
       token = static_cast<unsigned char>(*at++);
     } else {
       char *end;
+      errno = 0;
       token = strtoll(at, &end, 10);
+      if (errno)
+        fail(kUsage, "--prompt: the token %.*s is outside 0 .. %lld", int(end - at), at, (long long)vocabulary - 1);
       if (end == at)
         fail(kUsage, "--prompt: this model reads tokens; expected numbers with spaces or commas between them, got `%s`",
              at);

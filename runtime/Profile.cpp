@@ -52,14 +52,14 @@ Row &rowOf(List<Row> &rows, const Launch &launch) {
 List<Row> rowsOfLaunches() {
   List<Row> rows;
   static Launch launch;
-  for (int64_t i = 0; i < timesOfFirst.size; ++i) {
-    LaunchTime &time = timesOfFirst[i];
-    if (!time.calls || !readLaunch(run.meta, cinch_meta, int32_t(i), launch))
+  for (int64_t i = 0; i < callsOfSteps.size; ++i) {
+    const int64_t count = callsOfSteps[i];
+    if (!count || !readLaunch(run.meta, cinch_meta, int32_t(i), launch))
       continue;
     Row &row = rowOf(rows, launch);
-    double calls = double(time.calls);
-    row.calls += time.calls;
-    row.taken += time.calls * time.median(); // no pause of the machine counts
+    const double calls = double(count);
+    row.calls += count;
+    row.taken += count * timesOfFirst[i].median(); // no pause of the machine counts
     row.operations += calls * double(launch.price.operations);
     row.bytes += calls * double(launch.price.bytes);
     row.operationTime += calls * double(launch.price.operationNanoseconds);

@@ -4,6 +4,7 @@
 #include "runtime/Output.h"
 #include "runtime/Peers.h"
 #include "runtime/Run.h"
+#include "runtime/Times.h"
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -48,6 +49,7 @@ bool stopRequested() { return requested != 0; }
 
 [[noreturn]] static void leaveSaved() {
   isSaved = 1;
+  reportTimes();
   leave(kSaved);
 }
 

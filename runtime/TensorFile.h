@@ -22,6 +22,7 @@ struct Tensor {
   bool averaged = false; // a file gets the average of it and its copies
   const char *likeIfMissing = nullptr; // a file need not have it: then it is what the file has under this name
   bool optional = false;               // a file need not have it: then it stays what it is
+  enum Numbers : uint8_t { Any, Finite, Positive } numbers = Any; // what a file may have; positive ones are finite, too
   int64_t bytes() const { return shape->count() * bytesOf(elem); }
   // Filled in by TensorFile::open: what it is called in the file, and where its values lie in it.
   const char *nameInFile = "";
@@ -89,7 +90,8 @@ public:
   // allows.
   bool open(const char *path, TensorList &wanted, const Taking &, Problem &);
   bool verify(Problem &);                   // the checksum, if there is one
-  // Brings the values of what was found in, F16, BF16, F32 and F64 converted into what the tensor holds.
+  // Brings the values of what was found in, F16, BF16, F32 and F64 converted into what the tensor holds. If one of them has numbers that it may not
+  // have, nothing was brought in.
   bool load(TensorList &wanted, Problem &);
   // Calls `each` with the names that `open` did not ask for, in the order of the file.
   void unexpected(const TensorList &wanted, const Taking &, void (*each)(void *, const char *), void *closure);
@@ -107,6 +109,7 @@ private:
   bool take(const Described &, Tensor &, const Taking &, Problem &) const;
   uint64_t slotOf(const TensorList &, const char *nameInFile) const;
   bool loadTensor(TensorList &, int64_t number);
+  bool checkNumbers(const Tensor &, Problem &);
   bool readInfo(class JsonReader &);
   int fd = -1;
   int64_t size = 0, headerSize = 0, covered = 0;

@@ -581,7 +581,30 @@ bool TensorFile::loadTensor(TensorList &tensors, int64_t number) {
   return true;
 }
 
+bool TensorFile::checkNumbers(const Tensor &tensor, Problem &problem) {
+  const int64_t count = tensor.shape->count(), unit = bytesOf(tensor.fileType), perPiece = int64_t(sizeof transfer) / unit;
+  for (int64_t first = 0; first < count; first += perPiece) {
+    const int64_t now = count - first < perPiece ? count - first : perPiece;
+    if (!readAt(fd, transfer, size_t(now * unit), tensor.fileOffset + first * unit)) {
+      problem.set("cannot read it: %s", because());
+      return false;
+    }
+    for (int64_t i = 0; i < now; ++i) {
+      const double value = realAt(tensor.fileType, transfer + i * unit);
+      if (__builtin_isfinite(value) && (tensor.numbers == Tensor::Finite || value > 0))
+        continue;
+      problem.set("`%s` has %g in column %lld; expected %s", tensor.nameInFile, value, (long long)(first + i),
+                  tensor.numbers == Tensor::Finite ? "a finite number" : "a finite number above 0");
+      return false;
+    }
+  }
+  return true;
+}
+
 bool TensorFile::load(TensorList &wanted, Problem &problem) {
+  for (int64_t i = 0; i < wanted.count; ++i)
+    if (wanted.items[i].found && wanted.items[i].numbers != Tensor::Any && !checkNumbers(wanted.items[i], problem))
+      return false;
   for (int64_t i = 0; i < wanted.count; ++i)
     if (wanted.items[i].found && !loadTensor(wanted, i)) {
       problem.set("cannot read it: %s", because());

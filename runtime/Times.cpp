@@ -14,6 +14,7 @@ namespace cinch::rt {
 bool timing = false;
 
 List<LaunchTime> times, timesOfFirst;
+List<int64_t> callsOfSteps;
 LaunchTime stepTimes;
 static TimedEvent events[kEvents];
 static int64_t eventsSeen = 0;
@@ -46,11 +47,16 @@ void addTime(int32_t launch, int64_t worker, bool ofStep, int64_t begin, int64_t
 void addStepTime(int64_t begin, int64_t taken) {
   pthread_mutex_lock(&mutex);
   stepTimes.add(taken);
+  for (int64_t i = 0; i < timesOfFirst.size; ++i) {
+    if (callsOfSteps.size <= i)
+      callsOfSteps.add();
+    callsOfSteps[i] = timesOfFirst[i].calls;
+  }
   events[eventsSeen++ % kEvents] = {-1, 0, begin, taken};
   pthread_mutex_unlock(&mutex);
 }
 
-void writeTimes(const char *path) {
+static void writeTimes(const char *path) {
   AtomicFile file;
   bool good = beginFile(file, path);
   for (int64_t i = 0; good && i < times.size; ++i) {
@@ -67,6 +73,18 @@ void writeTimes(const char *path) {
   }
   if (good ? !commitFile(file) : (abandonFile(file), true))
     warn("cannot write %s: %s", path, strerror(errno));
+}
+
+void reportTimes() {
+  if (!timing)
+    return;
+  pthread_mutex_lock(&mutex); // of a run that is stopped in the middle of a step, other workers are still at it
+  if (run.options.kernelTimes)
+    writeTimes(run.options.kernelTimes);
+  if (run.options.profile)
+    reportProfile();
+  timing = false;
+  pthread_mutex_unlock(&mutex);
 }
 
 } // namespace cinch::rt

@@ -12,12 +12,13 @@ int64_t nanoseconds();
 // `ofStep`: in a training step; an evaluation between steps is no part of them.
 void addTime(int32_t launch, int64_t worker, bool ofStep, int64_t begin, int64_t nanoseconds);
 void addStepTime(int64_t begin, int64_t nanoseconds);
-// One line a launch, with tabs: number, calls, seconds of all calls, median seconds of the latest calls, the least
-// seconds of a call, kernel, place, text. A file that cannot be written is a warning.
-void writeTimes(const char *path);
+// Once, when training ends in whatever way: what was asked for. For `--kernel-times` one line a launch, with tabs: number, calls, seconds of all calls,
+// median seconds of the latest calls, the least seconds of a call, kernel, place, text. A file that cannot be written is a warning.
+void reportTimes();
 
 // By the number of the launch: of all workers of this process, which may run the same launch at once, and of the steps of worker 0 alone.
 extern List<LaunchTime> times, timesOfFirst;
+extern List<int64_t> callsOfSteps; // of those, the calls in steps that were done
 extern LaunchTime stepTimes;
 
 // The latest launches and steps, in the order of their ends, for a viewer of traces.

@@ -491,11 +491,7 @@ void train() {
   wipeBar();
   closeLogs();
   run.training = false;
-  if (run.options.kernelTimes)
-    writeTimes(run.options.kernelTimes);
-  if (run.options.profile)
-    reportProfile();
-  timing = false;
+  reportTimes();
   if (worked && lastSavedStep() != run.step)
     needFiniteParameters();
   // Going on later (another --steps) needs the optimizer's state, and a resumed run that is over must see that it is.

@@ -67,7 +67,7 @@ static bool parseTiles(const Array &list, kernels::TileTable &table, std::string
     const Object *entry = value.getAsObject();
     auto shape = entry ? entry->getString("product") : std::nullopt;
     kernels::Tiling tiling;
-    bool good = shape.has_value();
+    bool good = shape && !shape->empty();
     for (auto &[name, read, write] : tileKeys)
       if (auto number = good ? entry->getInteger(name) : std::nullopt; number && *number >= 1 && *number <= int64_t(1) << 30)
         write(tiling, *number);
@@ -78,7 +78,10 @@ static bool parseTiles(const Array &list, kernels::TileTable &table, std::string
               (shape ? ", see \"" + shape->str() + "\"" : std::string());
       return false;
     }
-    table.tilings[shape->str()] = tiling;
+    if (!table.tilings.try_emplace(shape->str(), tiling).second) {
+      error = "\"tiles\" has two entries for the product \"" + shape->str() + "\"";
+      return false;
+    }
   }
   return true;
 }
@@ -112,7 +115,12 @@ bool parseProfile(const std::string &text, Profile &profile, std::string &error)
     return false;
   }
   profile.cpu = object->getString("cpu").value_or("").str();
-  profile.processors = int(object->getInteger("processors").value_or(0));
+  const int64_t processors = object->getInteger("processors").value_or(0);
+  if (processors < 0 || processors > 1'000'000) {
+    error = "expected \"processors\" to be their number";
+    return false;
+  }
+  profile.processors = int(processors);
   const Array *measured = object->getArray("measured");
   int last = 0;
   if (measured)
@@ -147,9 +155,12 @@ bool parseProfile(const std::string &text, Profile &profile, std::string &error)
     error = "\"measured\" is empty";
     return false;
   }
-  if (const Array *tiles = object->getArray("tiles"))
-    return parseTiles(*tiles, profile.tiles, error);
-  return true;
+  const llvm::json::Value *tiles = object->get("tiles");
+  if (tiles && !tiles->getAsArray()) {
+    error = "expected \"tiles\" to be a list";
+    return false;
+  }
+  return !tiles || parseTiles(*tiles->getAsArray(), profile.tiles, error);
 }
 
 std::string defaultProfilePath() {

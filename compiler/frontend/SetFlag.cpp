@@ -72,14 +72,16 @@ static std::string setValue(Train &t, const std::string &name, const SetKey &key
     return "";
   }
   std::optional<Number> value = parseNumber(text);
+  const bool isSeed = name == "train.seed";
+  if (isSeed && (!value || !value->exact || !value->value.isWhole() || !key.range.holds(*value) ||
+                 compare(value->value, *Fraction::make(Fraction::Int(UINT64_MAX), 1)) > 0))
+    return "the seed must be a whole number below 2^64";
   if (!value || !key.range.holds(*value))
     return "`" + name + "` must be " + key.range.text() + (value ? "" : ", in digits: 0.01 or 1e-2");
   bool whole = value->exact && value->value.isWhole();
   if (name == "train.warmup" && !whole)
     return "`warmup` counts steps";
-  if (name == "train.seed") {
-    if (!whole || compare(value->value, *Fraction::make(Fraction::Int(UINT64_MAX), 1)) > 0)
-      return "the seed must be a whole number below 2^64";
+  if (isSeed) {
     t.seed = static_cast<uint64_t>(value->value.numerator());
     return "";
   }

@@ -21,11 +21,21 @@ static std::string declared(const Train &train, const std::string &name, const T
   return text;
 }
 
+// In a comment of C: what would end it, or looks like another one in it, is put apart.
+static std::string inComment(const std::string &text) {
+  std::string apart;
+  for (char c : text) {
+    const bool meets = !apart.empty() && ((apart.back() == '*' && c == '/') || (apart.back() == '/' && c == '*'));
+    apart += meets ? std::string(" ") + c : std::string(1, c);
+  }
+  return apart;
+}
+
 std::string libraryHeader(const Program &program, const std::string &source, int64_t arenaBytes) {
   std::string text;
   llvm::raw_string_ostream out(text);
   const Train &train = program.train;
-  out << "/* " << program.modelName << ", compiled by Cinch from " << source << ": batch " << program.batch << ", " << arenaBytes
+  out << "/* " << program.modelName << ", compiled by Cinch from " << inComment(source) << ": batch " << program.batch << ", " << arenaBytes
       << " bytes of memory.\n *\n * fields:\n";
   const Dataset &data = program.datasets[train.dataset];
   for (size_t i = 0; i < data.fields.size(); ++i) {

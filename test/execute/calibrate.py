@@ -192,6 +192,10 @@ wrong = {
     "a tile that no registers hold": json.dumps({**made, "tiles": [{"product": PRODUCT, **TILE, "rows": 20, "vectors": 20}]}),
     "a tile without a product": json.dumps({**made, "tiles": [TILE]}),
     "a tile in words": json.dumps({**made, "tiles": [{"product": PRODUCT, **TILE, "steps": "many"}]}),
+    "a tile of a product without a name": json.dumps({**made, "tiles": [{"product": "", **TILE}]}),
+    "two tiles of one product": json.dumps({**made, "tiles": [{"product": PRODUCT, **TILE}, {"product": PRODUCT, **TILE}]}),
+    "tiles that are no list": json.dumps({**made, "tiles": 5}),
+    "fewer processors than none": json.dumps({**made, "processors": -1}),
     "blocks of one step": json.dumps({**made, "tiles": [{"product": PRODUCT, **TILE, "steps": 1}]}),
 }
 bad = programs.FOLDER / "bad.json"

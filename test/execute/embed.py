@@ -26,6 +26,11 @@ def build(folder):
     (folder / "named").mkdir()
     said = run(programs.CINCH, "moons.cinch", "--emit=lib", "-o", "named/libother.so")
     verdicts.expect(sorted(path.name for path in (folder / "named").iterdir()) == ["libother.a", "libother.so", "other.h"], "-o names a library: " + said)
+    (folder / "x*").mkdir()
+    shutil.copy(folder / "moons.cinch", folder / "x*" / "moons.cinch")
+    (folder / "starred").mkdir()
+    run(programs.CINCH, "x*/moons.cinch", "--emit=lib", "-o", "starred/moons")
+    run("cc", "-Wall", "-Werror", "-fsyntax-only", "starred/moons.h")
     run(programs.CINCH, "moons.cinch", "-o", "moons-exe")
     run("./moons-exe", "--data", ".", "--out", "out", "--quiet")
     return run

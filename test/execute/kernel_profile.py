@@ -3,6 +3,9 @@
 read, and no bit of the result changes."""
 import json
 import re
+import signal
+import subprocess
+import time
 
 import numpy as np
 
@@ -98,6 +101,21 @@ def without_copies():
         verdicts.expect(abs(kernels / step - 1) < 0.02, "%s: %g s of kernels in a step of %g s" % (name, kernels, step))
 
 
+def stopped(exe, data):
+    """A run that is stopped, by a signal in the middle of a step or by a loss that is not finite, says what its steps took."""
+    out = programs.FOLDER / "out-stopped"
+    run = subprocess.Popen([exe, "--data", data, "--out", out, "--set", "steps=100000000", "--profile"], stdout=subprocess.PIPE, text=True)
+    time.sleep(1)
+    run.send_signal(signal.SIGINT)
+    said = run.communicate(timeout=60)[0]
+    verdicts.expect(run.returncode == 75 and "saved in" in said and "profile: " in said, "stopped: %s %s" % (run.returncode, said))
+    verdicts.expect({float(row["calls_a_step"]) % 1 for row in table(out)} == {0}, "of the step in which it was stopped, nothing counts")
+    json.loads((out / "profile.json").read_text())
+    out = programs.FOLDER / "out-failed"
+    said = programs.call([exe, "--data", data, "--out", out, "--set", "lr=1e30", "--profile"], allowed=(4,)).stdout
+    verdicts.expect("profile: " in said and table(out), "a loss that is not finite: " + said)
+
+
 def main():
     data = programs.FOLDER / "data"
     data.mkdir()
@@ -110,6 +128,7 @@ def main():
     evaluated(data)
     without_copies()
     exe = programs.FOLDER / "whole"
+    stopped(exe, data)
     out = programs.FOLDER / "out-none"
     said = programs.call([exe, "--data", data, "--out", out, "--steps", "0", "--profile"]).stdout
     verdicts.expect("profile: no step was done" in said, "without a step it says so: " + said)

@@ -3,6 +3,7 @@
 clauses as before; `--data-file`; a clause changes no bit of the training; a text model that generates beside its clauses."""
 import json
 import re
+import shutil
 
 import numpy as np
 import programs
@@ -72,6 +73,10 @@ def main():
     verdicts.expect(np.array_equal(load("logits", "new customers"), logits[:25]), "--data-file of a table\n" + said)
     said = call(with_clauses, "predict", "--on", "table", "--data-file", "new customers.csv", allowed=(3,)).stdout
     verdicts.expect("takes the column `y`" in said, "labels that are not there: " + said)
+    for odd in ("...csv", "..csv", ".."):
+        shutil.copy(data / "new customers.csv", data / odd) if odd != ".." else None
+        said = call(without, "predict", "--on", "table", "--data-file", data / odd, allowed=(2,)).stdout
+        verdicts.expect("no folder can be called `." in said, "results of %s: %s" % (odd, said))
     call(without, "predict", "--data-file", data / "fresh.npy")
     verdicts.expect(np.array_equal(load("logits", "fresh"), logits[:7]), "--data-file of a set with several files, one read")
     said = call(with_clauses, "predict", "--data-file", "fresh.npy", allowed=(2,)).stdout

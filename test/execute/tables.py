@@ -95,6 +95,15 @@ def table(data):
         got = np.load(out / "predict" / "new" / "x.npy")
         want = ((x[:5] + 1) - saved["data.train.x.mean"]) / saved["data.train.x.std"]
         verdicts.expect(np.array_equal(got, want.astype(got.dtype)), "%s: a file of new rows" % precision)
+        # No data has a deviation of 0 or less, or a mean that is not finite.
+        for name, wrong in (("std", 0), ("std", -5), ("std", np.inf), ("mean", np.nan)):
+            spoiled = {key: value.copy() for key, value in saved.items()}
+            spoiled["data.train.x." + name][1] = wrong
+            tensorfile.write(programs.FOLDER / "spoiled.safetensors", spoiled)
+            for command in ("train", "eval"):
+                said = programs.call([exe, command, "--data", data, "--out", programs.FOLDER / "out-spoiled", "--init", programs.FOLDER / "spoiled.safetensors"],
+                                     allowed=(3,)).stdout
+                verdicts.expect("`data.train.x.%s` has %s in column 1; expected a finite number" % (name, wrong) in said, said)
         # A run that is resumed, and one that starts from the file, keep them.
         whole = (out / "final.safetensors").read_bytes()
         call("train", "--steps", "3")

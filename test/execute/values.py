@@ -113,7 +113,10 @@ def refusals(data):
         programs.call([plain, "--data", data, "--out", programs.FOLDER / "none", "--steps", "0", "--quiet", "--set", "lr=" + value])
     refused(["`steps` must be a whole number from 1 to 2^53"], "steps=1.5")
     refused(["`warmup` must be a whole number from 0 to 2^53"], "warmup=1.5")
-    refused(["the seed must be a whole number below 2^64"], "seed=18446744073709551616")
+    for seed in ("18446744073709551616", "-1", "0.5", "one"):
+        refused(["the seed must be a whole number below 2^64"], "seed=" + seed)
+        said = programs.call([programs.CINCH, "check", source, "--set", "seed=" + seed], allowed=(1,)).stdout
+        verdicts.expect("the seed must be a whole number below 2^64" in said, said)
     said = programs.call([plain, "info"]).stdout
     verdicts.expect("values       lr 0.1, momentum 0, decay 0, warmup 0, clip 0, clip_value 0, seed 1, steps 9" in said, said)
     # Clipping is turned off when compiling.

@@ -5,6 +5,7 @@ import io
 import os
 import random
 import struct
+import warnings
 import zipfile
 
 import programs
@@ -48,6 +49,12 @@ def test_npz(t):
 
     wrong(["compressed", "numpy.savez"], npz(arrays, zipfile.ZIP_BZIP2))
     wrong(["no array `x`", "other, y"], npz({"other": arrays["other"], "y": arrays["x"]}))
+    with io.BytesIO() as target:
+        with zipfile.ZipFile(target, "w") as archive, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # NumPy would read the last one, others the first
+            for name in ("x", "other", "x"):
+                archive.writestr(name + ".npy", arrays[name])
+        wrong(["two arrays `x`"], target.getvalue())
     wrong(["truncated"], sound[:-1])
     wrong(["truncated"], sound[:10])
     wrong(["not an NPZ file"], arrays["x"])
@@ -103,6 +110,10 @@ def test_tensors_as_data(t):
     t.check(walk(t, program, "out", 2, 8) == [[bits(v) >> 16 << 16 for v in row] for row in WHOLE], "a tensor of type BF16")
     programs.write_safetensors(t.path("x"), {"y": ([3], [1, 2, 3]), "x": ([8, 2], FLAT), "z": ([1], [0])}, "F64", {"a": "b"})
     sound = content(t.path("x"))
+    one = json.dumps({"x": dict(dtype="F32", shape=[8, 2], data_offsets=[0, 64])})[1:-1]
+    twice = ("{%s, %s}" % (one, one)).encode()
+    programs.write(t.path("x"), struct.pack("<Q", len(twice)) + twice + struct.pack("<16f", *FLAT))
+    t.refused(3, ["two tensors `x`"], program, "--data", ".", "--out", "a", "--steps", 1)
     programs.write_safetensors(t.path("x"), {"y": ([3], [1, 2, 3]), "w": ([8, 2], FLAT)})
     t.refused(3, ["no tensor `x`", "it has y, w"], program, "--data", ".", "--out", "a", "--steps", 1)
     for parts, content_ in (

@@ -316,6 +316,8 @@ def test_command_line(t):
     t.refused(2, ["--steps needs a whole number"], program, "--steps", "many")
     t.refused(2, ["--steps needs a value"], program, "--steps")
     t.refused(2, ["--threads needs a whole number from 1"], program, "--threads", 0)
+    t.refused(2, ["from 0 to 9223372036854775807"], program, "--steps", 1 << 63)
+    t.refused(2, ["--worker-timeout needs a number from 0 and below 1e9"], program, "--worker-timeout", "1e38")
     t.refused(2, ["--threads needs a whole number from 1"], program, "--threads", -1)
     t.refused(2, ["at most 4"], program, "--threads", 5)
     t.refused(2, ["--seed has no meaning for `train`", "--set seed=N"], program, "--seed", 5)
