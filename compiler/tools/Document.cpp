@@ -2,7 +2,6 @@
 #include "compiler/tools/Document.h"
 #include "compiler/frontend/Check.h"
 #include "compiler/frontend/Format.h"
-#include "compiler/frontend/Lexer.h"
 #include "compiler/frontend/Names.h"
 #include "compiler/frontend/Parser.h"
 
@@ -15,6 +14,8 @@ using namespace ast;
 
 Document::Document(std::string name, std::string text) {
   file = sources.add(std::move(name), std::move(text));
+  Diagnostics said(sources); // the parser says it
+  tokens = lex(sources, file, said);
   prelude = parseFile(sources, 0, diagnostics);
   tree = parseFile(sources, file, diagnostics);
   parsed = !diagnostics.hasErrors();
@@ -105,6 +106,53 @@ std::optional<Span> Document::definition(uint32_t offset) const {
   std::vector<Definition> list = visible(offset);
   const Definition *found = find(list, std::string(sources.text(name)));
   return found ? std::optional<Span>(found->name.span) : std::nullopt;
+}
+
+std::vector<Span> Document::references(uint32_t offset) const {
+  const std::optional<Span> sought = definition(offset);
+  std::vector<Span> result;
+  for (size_t i = 0; sought && i < tokens.size(); ++i) {
+    const Token &token = tokens[i];
+    if (token.kind != TokenKind::Name || token.text != sources.text(*sought))
+      continue;
+    const bool isHere = token.span.begin == sought->begin && token.span.file == sought->file;
+    const TokenKind next = i + 1 < tokens.size() ? tokens[i + 1].kind : TokenKind::End;
+    const bool namesParameter = token.bracketed && next == TokenKind::Assign;
+    const bool beginsItem = token.startsLine && next == TokenKind::Name; // `train net on train`
+    std::optional<Span> defined = isHere || namesParameter || beginsItem ? std::nullopt : definition(token.span.begin);
+    if (isHere || (defined && defined->file == sought->file && defined->begin == sought->begin))
+      result.push_back(token.span);
+  }
+  return result;
+}
+
+std::vector<Document::Symbol> Document::symbols() const {
+  std::vector<Symbol> list;
+  auto add = [&](Symbol::Kind kind, const Name &name, Span all, const std::string &before = "") {
+    if (name)
+      list.push_back({kind, before + name.text, join(all, name.span), name.span});
+  };
+  for (const std::unique_ptr<Item> &item : tree.items)
+    switch (item->kind) {
+    case ItemKind::Dims:
+      for (const Dim &dim : static_cast<const DimsItem &>(*item).dims)
+        add(Symbol::Size, dim.name, dim.span);
+      break;
+    case ItemKind::Const:
+      for (const Constant &constant : static_cast<const ConstItem &>(*item).constants)
+        add(Symbol::Constant, constant.name, constant.span);
+      break;
+    case ItemKind::Data: add(Symbol::Data, item->name, item->span); break;
+    case ItemKind::Layer: {
+      const bool isModel = static_cast<const LayerItem &>(*item).form == LayerItem::Model;
+      add(isModel ? Symbol::Model : Symbol::Layer, item->name, item->span);
+      break;
+    }
+    case ItemKind::Names: add(Symbol::Names, item->name, item->span); break;
+    case ItemKind::Train: add(Symbol::Train, item->name, item->span, "train "); break;
+    case ItemKind::Plan: break;
+    }
+  return list;
 }
 
 // ---- What a thing is ------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 #include "compiler/frontend/AST.h"
 #include "compiler/frontend/Diagnostics.h"
 #include "compiler/frontend/Facts.h"
+#include "compiler/frontend/Lexer.h"
 #include "compiler/frontend/Source.h"
 
 #include <optional>
@@ -29,6 +30,16 @@ public:
   // What the name or expression at an offset is, in Markdown, and the piece of text that it is about.
   std::optional<std::pair<Span, std::string>> hover(uint32_t offset) const;
   std::optional<Span> definition(uint32_t offset) const;
+  // Where this program says the name at an offset, its definition among them, in the order of the text; none, if nothing defines it. A word that
+  // names a parameter in a call is none of them: `rate` in `dropout(x, rate = 0.1)`.
+  std::vector<Span> references(uint32_t offset) const;
+  // What the program defines, in its order.
+  struct Symbol {
+    enum Kind { Size, Constant, Data, Layer, Model, Train, Names } kind;
+    std::string name;
+    Span all, selection; // the whole text, and the name in it
+  };
+  std::vector<Symbol> symbols() const;
   std::vector<Candidate> candidates(uint32_t offset) const;
   std::optional<std::string> formattedText() const; // none: it has errors of syntax
 
@@ -46,6 +57,7 @@ private:
   SourceList sources;
   Diagnostics diagnostics{sources};
   int file;
+  std::vector<Token> tokens;
   ast::File prelude, tree;
   Facts facts;
   bool parsed = false; // without an error of syntax

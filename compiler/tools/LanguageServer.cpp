@@ -84,6 +84,9 @@ public:
     handler.notification("textDocument/didClose", this, &Server::close);
     handler.method("textDocument/hover", this, &Server::hover);
     handler.method("textDocument/definition", this, &Server::definition);
+    handler.method("textDocument/references", this, &Server::references);
+    handler.method("textDocument/documentHighlight", this, &Server::highlight);
+    handler.method("textDocument/documentSymbol", this, &Server::symbols);
     handler.method("textDocument/completion", this, &Server::completion);
     handler.method("textDocument/formatting", this, &Server::format);
   }
@@ -96,6 +99,9 @@ private:
                  {"capabilities", Object{{"textDocumentSync", Object{{"openClose", true}, {"change", 1}}},
                                          {"hoverProvider", true},
                                          {"definitionProvider", true},
+                                         {"referencesProvider", true},
+                                         {"documentHighlightProvider", true},
+                                         {"documentSymbolProvider", true},
                                          {"completionProvider", Object{{"resolveProvider", false}}},
                                          {"documentFormattingProvider", true}}}});
   }
@@ -159,6 +165,40 @@ private:
     if (!found || !document->isHere(*found)) // the prelude is no file: hovering shows its text
       return reply(nullptr);
     reply(Object{{"uri", params.textDocument.uri.uri()}, {"range", rangeOf(document->text(), *found)}});
+  }
+
+  void references(const lsp::ReferenceParams &params, lsp::Callback<llvm::json::Value> reply) {
+    const Document *document = find(params.textDocument.uri);
+    Array list;
+    if (!document)
+      return reply(std::move(list));
+    const uint32_t offset = offsetOf(document->text(), params.position);
+    const std::optional<Span> definition = document->definition(offset);
+    for (Span span : document->references(offset))
+      if (params.context.includeDeclaration || span.begin != definition->begin)
+        list.push_back(Object{{"uri", params.textDocument.uri.uri()}, {"range", rangeOf(document->text(), span)}});
+    reply(std::move(list));
+  }
+
+  void highlight(const lsp::TextDocumentPositionParams &params, lsp::Callback<llvm::json::Value> reply) {
+    const Document *document = find(params.textDocument.uri);
+    Array list;
+    if (document)
+      for (Span span : document->references(offsetOf(document->text(), params.position)))
+        list.push_back(Object{{"range", rangeOf(document->text(), span)}});
+    reply(std::move(list));
+  }
+
+  void symbols(const lsp::DocumentSymbolParams &params, lsp::Callback<llvm::json::Value> reply) {
+    static constexpr lsp::SymbolKind kinds[] = {lsp::SymbolKind::Number, lsp::SymbolKind::Constant, lsp::SymbolKind::Array, lsp::SymbolKind::Function,
+                                                lsp::SymbolKind::Class, lsp::SymbolKind::Event, lsp::SymbolKind::Namespace};
+    const Document *document = find(params.textDocument.uri);
+    Array list;
+    if (document)
+      for (const Document::Symbol &each : document->symbols())
+        list.push_back(Object{{"name", fixUTF8(each.name)}, {"kind", int(kinds[each.kind])}, {"range", rangeOf(document->text(), each.all)},
+                              {"selectionRange", rangeOf(document->text(), each.selection)}});
+    reply(std::move(list));
   }
 
   void completion(const lsp::CompletionParams &params, lsp::Callback<llvm::json::Value> reply) {

@@ -118,6 +118,33 @@ def session():
     expect(defined("H], down", "H") == 3, "a size of a layer hides the dim")
     expect(defined("relu(up", None) is True, "the prelude is no file")
 
+    def said(piece, skip=0, **more):
+        """Line and column of each place that says the name."""
+        method = "textDocument/references" if more else "textDocument/documentHighlight"
+        return [(a["range"]["start"]["line"], a["range"]["start"]["character"]) for a in editor.at(method, PROGRAM, piece, skip, **more) or []]
+
+    lines = PROGRAM.split("\n")
+    column = lambda line, piece: (line, lines[line].index(piece))
+    for context in (dict(includeDeclaration=True), dict(includeDeclaration=False)):
+        rest = [column(11, "logits, y")]
+        expect(said("logits, y", context=context) == [column(10, "logits")] * context["includeDeclaration"] + rest, "a value and where it is used")
+    # A size of a layer is not the dim of the same name.
+    inner = [column(3, "H, O"), column(4, "H]")]
+    expect(said("H], down") == inner and said("H, O]") == inner, said("H], down"))
+    expect(said("H = 2") == [column(1, "H = 2"), column(8, "H, C")], said("H = 2"))
+    expect(said("B = 32") == [column(1, "B = 32")] + [(2, i) for i in range(len(lines[2])) if lines[2][i:].startswith(("B, I]", "B] below"))] +
+           [column(8, "B, I]"), column(8, "B, C]"), column(11, "B]")], said("B = 32"))
+    expect(said("relu(up") == [column(5, "relu")], "a layer of the prelude is used here")
+    expect(said("train = npy") == [column(2, "train"), (9, len("train net on "))], said("train = npy"))
+    expect(said("net(x: f32") == [column(8, "net"), column(9, "net"), column(10, "net")], said("net(x: f32"))
+    expect(said("lr = 0.1") == [] and said("// Gr") == [], "the name of a parameter, a comment")
+    outline = editor.call("textDocument/documentSymbol", textDocument=dict(uri=Editor.URI))
+    expect([each["name"] for each in outline] == ["B", "I", "H", "C", "train", "mlp", "net", "train net"], outline)
+    texts = [lines[each["selectionRange"]["start"]["line"]][each["selectionRange"]["start"]["character"] : each["selectionRange"]["end"]["character"]]
+             for each in outline]
+    expect(texts == ["B", "I", "H", "C", "train", "mlp", "net", "net"], texts)
+    expect(all(each["range"]["start"]["line"] <= each["selectionRange"]["start"]["line"] <= each["range"]["end"]["line"] for each in outline), outline)
+
     items = editor.at("textDocument/completion", PROGRAM, "cross_entropy(")["items"]
     labels = {item["label"]: item for item in items}
     for name in ("logits", "net", "mlp", "H", "x", "cross_entropy", "layer_norm", "optimizer", "mean", "train", "normalize"):
