@@ -5,6 +5,7 @@
 #include "dialects/nn/Approximate.h"
 #include "dialects/nn/NN.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace cinch::kernels;
@@ -70,15 +71,20 @@ int LoopTracer::tracePlain(LoopOp plain, Operation *op, Value value, const Index
   return add(node);
 }
 
-// One of the numbers written in the program, chosen by the index.
+// One of the numbers written in the program, chosen by the index. Equal ones that follow each other are one choice.
 int LoopTracer::traceVector(nn::VectorOp op, const IndexMap &map) {
-  Elem elem = elemOf(op.getResult());
-  int at = index(flatIndex(map, shapeOf(op.getResult(), extent), sizes.size()));
-  int result = constant(elem, op.getNumbers().back());
-  for (int64_t i = int64_t(op.getNumbers().size()) - 2; i >= 0; --i) {
-    int here = constant(Elem::I32, double(i));
-    int number = constant(elem, op.getNumbers()[i]);
-    result = select(elem, binary(LoopOp::CompareEQ, Elem::Bool, at, here), number, result);
+  const Elem elem = elemOf(op.getResult());
+  const ArrayRef<double> numbers = op.getNumbers();
+  const LinearIndex flat = flatIndex(map, shapeOf(op.getResult(), extent), sizes.size());
+  if (llvm::all_of(flat.coef, [](int64_t coef) { return coef == 0; }) && flat.offset >= 0 && flat.offset < int64_t(numbers.size()))
+    return constant(elem, numbers[size_t(flat.offset)]);
+  const int at = index(flat);
+  int result = constant(elem, numbers.back());
+  for (size_t i = numbers.size() - 1; i > 0; --i) {
+    if (numbers[i - 1] == numbers[i] && std::signbit(numbers[i - 1]) == std::signbit(numbers[i]))
+      continue;
+    const int last = constant(Elem::I32, double(i - 1)), number = constant(elem, numbers[i - 1]);
+    result = select(elem, binary(LoopOp::CompareLE, Elem::Bool, at, last), number, result);
   }
   return result;
 }

@@ -360,6 +360,8 @@ private:
   std::string originOf(const Number &number) const;
   std::string equalValuesHelp(const Number &a, const Number &b) const;
   std::string sizeText(const Number &number) const { return withValue(number, dims); }
+  // Of a tensor of which no axis is called so: help, if one of them is as long, but has another name or none.
+  std::string sameLength(const Tensor &tensor, const Number &size) const;
   std::string typeOf(const Tensor &tensor) const { return typeText(tensor.dtype, tensor.axes, dims); }
   void labelOperand(Diagnostic &diagnostic, Span span, const Value &value, const Number *size = nullptr);
   const Parameter *parameterOf(const Value &value) const;
@@ -465,6 +467,7 @@ private:
   std::vector<std::vector<Number>> parameterAxes; // in the order in which the parameters were met
   std::vector<std::vector<std::vector<Number>>> fieldAxes; // of every field of every dataset
   std::vector<int> optimizerOf;                            // of each parameter, the one that names it; -1: none
+  bool unclearOptimizer = false;                           // of one it is not known which parameters it takes; that is said already
   int restOptimizer = -1;                                  // the one without `on`
   std::set<std::pair<int, int>> sparedBy;                  // (optimizer, parameter): `decay .. except`
   std::map<int, Span> updatedAt;                           // states, as numbers of parameters

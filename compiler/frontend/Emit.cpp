@@ -21,7 +21,24 @@ int Elaborator::batchAxis(const std::vector<Number> &axes) const {
   return -1;
 }
 
+std::string Elaborator::sameLength(const Tensor &tensor, const Number &size) const {
+  std::string axes, found;
+  for (const Number &axis : tensor.axes) {
+    const bool isIt = found.empty() && axis.integer() && axis.integer() == size.integer() && !sameForm(axis, size);
+    if (isIt)
+      found = sizeText(axis);
+    axes += (axes.empty() ? "" : ", ") + formOf(isIt ? size : axis, dims);
+  }
+  return found.empty() ? "" : "the axis " + found + " is as long, but is not called so; `reshape[" + axes + "](..)` calls it so";
+}
+
 bool Elaborator::checkAxis(const Number &axis, Span span, Frame &frame) {
+  // A number of many digits is none of these.
+  const bool isHuge = axis.exact ? axis.value.isWhole() && !axis.integer() && axis.sign() > 0 : axis.real > INT32_MAX;
+  if (isHuge) {
+    report(Code::E0204, span, "an axis must be below 2^31, but this is " + (axis.exact ? sizeText(axis) : valueOf(axis)), frame);
+    return false;
+  }
   if (!axis.exact) {
     report(Code::E0204, span, "a size must be an exact number, but this is " + valueOf(axis), frame);
     return false;

@@ -214,7 +214,9 @@ private:
       uint32_t begin = pos;
       while (isLetter(at(0)) || isDigit(at(0)))
         ++pos;
-      put(wordKind(text.substr(begin, pos - begin)), begin, pos);
+      const TokenKind kind = wordKind(text.substr(begin, pos - begin));
+      const bool isSetting = kind == TokenKind::All && !out.empty() && out.back().kind == TokenKind::Name && out.back().text == "remat";
+      put(isSetting ? TokenKind::Name : kind, begin, pos); // `remat all`
     } else if (c == '"') {
       string();
     } else {

@@ -289,7 +289,13 @@ Value Elaborator::evalScan(const Expr &expr, Frame &frame) {
       const Value &value = args[state].value;
       return value.isTensor() && std::any_of(value.tensor.axes.begin(), value.tensor.axes.end(), [&](const Number &axis) { return sameForm(axis, size.number); });
     };
-    if (count > 1 && std::any_of(states.begin(), states.end(), hasAxis))
+    std::string asLong;
+    for (size_t i = 0; i < args.size() && asLong.empty(); ++i)
+      if (args[i].value.isTensor() && std::find(states.begin(), states.end(), int(i)) == states.end())
+        asLong = sameLength(args[i].value.tensor, size.number);
+    if (!asLong.empty())
+      d.help(asLong);
+    else if (count > 1 && std::any_of(states.begin(), states.end(), hasAxis))
       d.help(manyStates(*looped.layer));
     else
       d.help("`scan` cuts arguments along this axis; to run a layer on its own result, write `use b = repeat N shared L`");

@@ -173,10 +173,12 @@ void NameWalk::layer(const LayerItem &item) {
   statements(item.body);
   if (item.form != LayerItem::Builtin) {
     int returns = 0;
+    Span where = item.name.span; // the second `return`
     for (const Statement &s : item.body)
-      returns += s.kind == StatementKind::Return;
+      if (s.kind == StatementKind::Return && ++returns == 2)
+        where = s.span;
     if (returns != 1 || item.body.back().kind != StatementKind::Return)
-      diags.error(Code::E0303, item.name.span,
+      diags.error(Code::E0303, where,
                   returns == 0  ? "`" + item.name.text + "` has no `return`"
                   : returns > 1 ? "`" + item.name.text + "` has more than one `return`"
                                 : "`return` is not the last statement of `" + item.name.text + "`");

@@ -234,6 +234,8 @@ Value Elaborator::reduceBySize(const Expr &expr, Frame &frame) {
                                  " has the size " + sizeText(size.number),
                              frame);
       labelOperand(d, expr.children[0]->span, Value::of(tensor));
+      if (found.empty())
+        d.help(sameLength(tensor, size.number));
       d.help("reduce with index names, y[i] = " + std::string(spelling(expr.reduction)) + "[k] x[i, k]");
       return {};
     }

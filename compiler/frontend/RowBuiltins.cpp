@@ -36,6 +36,7 @@ std::optional<size_t> Elaborator::axisArgument(const Argument *arg, const Tensor
                std::string(matches ? "more than one axis" : "no axis") + " of " + typeOf(x) + " has the size " +
                    sizeText(number),
                frame)
+            .help(matches ? "" : sameLength(x, number))
             .help("give the number of the axis, from 0, or from -1 on the right");
         return std::nullopt;
       }

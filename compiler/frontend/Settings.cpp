@@ -286,8 +286,9 @@ void Elaborator::assignOptimizers(Frame &frame) {
     if (parameter.optimizer < 0 && parameter.frozen)
       parameter.optimizer = 0; // it is never asked
     if (parameter.optimizer < 0) {
-      report(Code::E0604, optimizers[0].span, "parameter `" + parameter.path + "` has no optimizer", frame)
-          .help("add an `optimizer` without `on` for the rest");
+      if (!unclearOptimizer)
+        report(Code::E0604, optimizers[0].span, "parameter `" + parameter.path + "` has no optimizer", frame)
+            .help("add an `optimizer` without `on` for the rest");
       parameter.optimizer = 0;
       break;
     }

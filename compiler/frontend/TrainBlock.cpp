@@ -91,6 +91,16 @@ void Elaborator::checkReductions(int loss, Frame &frame) {
   }
 }
 
+// A power whose exponent is 0 is 1, whatever its base is.
+static bool isOne(const Program &program, const Op &op) {
+  if (op.kind != OpKind::Pow)
+    return false;
+  const Op *exponent = &program.step.ops[size_t(op.operands[1])];
+  while (exponent->kind == OpKind::Broadcast || exponent->kind == OpKind::Reshape)
+    exponent = &program.step.ops[size_t(exponent->operands[0])];
+  return exponent->kind == OpKind::Constant && exponent->number(Key::Number) == 0;
+}
+
 // Whether a gradient of the loss reaches a parameter; `frozen`: those that are frozen count.
 static bool reachesParameter(const Program &program, bool frozen) {
   std::vector<bool> active;
@@ -98,7 +108,7 @@ static bool reachesParameter(const Program &program, bool frozen) {
     bool reached = op.kind == OpKind::Parameter && (frozen || !program.parameters[op.integer(Key::Index)].frozen);
     for (int operand : op.operands)
       reached = reached || (operand >= 0 && active[operand]);
-    active.push_back(reached && op.type.dtype == DType::F32 && !infoOf(op.kind).noGradient);
+    active.push_back(reached && op.type.dtype == DType::F32 && !infoOf(op.kind).noGradient && !isOne(program, op));
   }
   return active[program.loss];
 }
@@ -112,7 +122,7 @@ void Elaborator::checkTrained() {
     if (statement.kind == StatementKind::Define && statement.names[0].text == "loss" && !reachesParameter(program, true)) {
       report(Code::E0605, statement.values[0]->span,
              "no derivative leads from the loss to a parameter, so nothing can be trained", fileFrame)
-          .note("floor, argmax, argmin, comparisons and stop_gradient have none")
+          .note("floor, argmax, argmin, comparisons, stop_gradient and x ^ 0 have none")
           .help("this may be a metric");
       return;
     }

@@ -276,6 +276,7 @@ void Elaborator::readOptimizer(const Setting &setting, Frame &frame) {
     const SettingWord &unexpected = setting.words[setting.words.size() > 2 && setting.words[1].text == "on" ? 2 : 1];
     report(Code::E0603, unexpected.span, "unexpected `" + textOf(unexpected.span) + "`", frame)
         .help("write optimizer .. on (p) to choose parameters");
+    unclearOptimizer = true;
     return;
   }
   std::vector<int> covered;

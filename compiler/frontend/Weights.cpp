@@ -55,7 +55,7 @@ void Elaborator::reportNoParameter(const std::string &text, Span span, Frame &fr
     }
   report(Code::E0607, span, "no parameter is named `" + text + "`", frame)
       .help(inside.empty() ? didYouMean(text, paths) : inside)
-      .note(paths.empty() ? "the model has no parameters"
+      .note(paths.empty() ? "`train` has no parameters: it calls no model that declares one"
                           : "the parameters are " + paths[0] + (paths.size() > 2 ? ", .." : "") +
                                 (paths.size() > 1 ? ", " + paths.back() : ""));
 }

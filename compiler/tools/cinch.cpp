@@ -371,6 +371,16 @@ static int measureRefused(const CommandLine &line, Compilation &compilation, con
   return 0;
 }
 
+// Of several workers the smallest plans are made once more, as they are for the budget that is named: a refusal has none of them left.
+static int measureRefusedWorkers(const CommandLine &line, const Program &program, const SourceList &sources, mlir::MLIRContext &context,
+                                 CompileOptions options, int64_t named, const char *self, int64_t &missing) {
+  options.budget = named, options.tradeOff = false, options.bound = false;
+  Compilation compilation(context, program, sources, options);
+  if (!compilation.parse() || !compilation.differentiate() || !compilation.decide())
+    return kInternal;
+  return compilation.refused || !compilation.refusal.empty() ? 0 : measureRefused(line, compilation, self, options, missing);
+}
+
 static int compileOnce(const CommandLine &line, const Program &program, const SourceList &sources, const char *self,
                        mlir::MLIRContext &context, const CompileOptions &options, int64_t &missing) {
   Compilation compilation(context, program, sources, options);
@@ -397,9 +407,12 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
   llvm::raw_string_ostream refusal(said);
   if (std::optional<int> status = showDecision(line, program, sources, context, options, compilation, refusal)) {
     const bool ofExecutable = executable || (line.command == Command::Plan && line.emit == "exe");
-    if (!said.empty() && ofExecutable && options.workers() == 1 && !options.target.isDevice())
-      if (int failed = measureRefused(line, compilation, self, options, missing); failed || missing > 0)
+    if (!said.empty() && ofExecutable && !options.target.isDevice()) {
+      const int failed = options.workers() == 1 ? measureRefused(line, compilation, self, options, missing)
+                                                : measureRefusedWorkers(line, program, sources, context, options, compilation.smallestBudget(), self, missing);
+      if (failed || missing > 0)
         return failed;
+    }
     complain(said, "budget");
     return *status;
   }

@@ -245,6 +245,34 @@ def many_replicas():
         verdicts.expect(isinstance(done, pathlib.Path), "%d replicas: the smallest budget that was named, %d bytes, does not compile" % (replicas, least))
 
 
+SEVERAL = """dim B = 15 batch, I = 6, D = 5
+data train = npy("x.npy", "t.npy") -> (x: f32[B, I], t: f32[B, I])
+model m(x: f32[B, I]) -> (f32[B, D], f32[B]) {
+  use a = linear[12], b = linear[12], c = linear[D], k = linear[1]
+  h = tanh(b(dropout(tanh(a(x)), 0.2)))
+  return c(h), k(h)[.., 0]
+}
+train m on train seed 1 {
+  p, u = m(x)
+  q, v = m(t)
+  mu = mean[B] u
+  z = (u - mu) / sqrt(mean[B] (u - mu) ^ 2 + 0.01)
+  loss = mean[B] (z - v) ^ 2 + mean[B, D] (p - q) ^ 2
+  optimizer adam(lr = 0.01)
+  steps 6
+}
+"""
+
+
+def code_of_many():
+    """The code of many workers is longer than is guessed before there is any: it is measured before a budget is named."""
+    program = programs.source("several", SEVERAL)
+    for flags in (["--stages", "3", "--replicas", "5"], ["--stages", "2", "--replicas", "5"]):
+        least = smallest_budget(program, flags)
+        done = programs.compiled(program, "several-exe", *flags, "--memory-budget", str(least), allowed=(0, 1))
+        verdicts.expect(isinstance(done, pathlib.Path), "%s: the smallest budget that was named, %d bytes, does not compile" % (" ".join(flags), least))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--program", default=str(programs.HERE / "gpt.cinch"))
@@ -276,6 +304,7 @@ def main():
     outgrown()
     wide_table()
     many_replicas()
+    code_of_many()
     long_code()
 
 

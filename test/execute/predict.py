@@ -28,6 +28,11 @@ CLAUSES = """  predict class = argmax(logits)
   predict each = softmax(net(x))'
   predict label = y
   predict again = argmax(net(x))
+  v = vector(2.5, 2.5, 2.5, -1)
+  predict picked = v[y]
+  s[b, k] = logits[b, k] * 0 + vector(0.0, -0.0, 3, 3)[k]
+  predict spread = s
+  predict fixed = logits[.., 0] * 0 + v[3]
 """
 
 verdicts = programs.Verdicts()
@@ -66,6 +71,9 @@ def main():
         verdicts.expect(np.array_equal(load(name), wanted), "%s: %s" % (name, load(name)))
     for name, wanted in (("best", shares.max(1)), ("each", shares)):
         verdicts.expect(load(name).shape == wanted.shape and np.allclose(load(name), wanted, atol=1e-6), name)
+    # Numbers in the program, equal neighbours among them: by an index, along an axis, one alone.
+    for name, wanted in (("picked", np.float32([2.5, 2.5, 2.5, -1])[y]), ("spread", np.tile(np.float32([0, 0, 3, 3]), (40, 1))), ("fixed", np.full(40, -1))):
+        verdicts.expect(np.array_equal(load(name), wanted), "%s: %s" % (name, load(name)))
     verdicts.expect([load(name).dtype for name in ("class", "right", "best")] == ["int32", "bool", "float32"], "types")
 
     # Another file in the place of the set's own: the labels are not there, and what needs them is refused.
