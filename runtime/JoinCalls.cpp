@@ -294,12 +294,39 @@ int Callers::next(Card &card) {
   return -1;
 }
 
-void Callers::tellAll(Verdict &verdict) {
+void awaitClose(int fd, double deadline) {
+  char ignored[4096];
+  shutdown(fd, SHUT_WR);
+  for (double left; (left = deadline - monotonicSeconds()) > 0;) {
+    pollfd polled = {fd, POLLIN, 0};
+    const int ready = poll(&polled, 1, int(1000 * left) + 1);
+    if (ready < 0 && errno != EINTR)
+      return;
+    if (ready <= 0)
+      continue;
+    const ssize_t n = recv(fd, ignored, sizeof ignored, MSG_DONTWAIT);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+      return;
+  }
+}
+
+void Callers::tellAll(Verdict &verdict, int64_t missing, double deadline) {
+  List<int> told; // closed with the process
+  auto tell = [&](int fd) {
+    transfer(fd, &verdict, sizeof verdict, true);
+    told.add() = fd;
+    --missing;
+  };
   for (Caller &caller : callers)
     if (caller.fd >= 0)
-      transfer(caller.fd, &verdict, sizeof verdict, true);
-  for (int fd; (fd = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC)) >= 0;)
-    transfer(fd, &verdict, sizeof verdict, true); // closed with the process
+      tell(caller.fd);
+  while (missing > 0 && monotonicSeconds() < deadline)
+    if (const int fd = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC); fd >= 0)
+      tell(fd);
+    else
+      usleep(5000);
+  for (int fd : told)
+    awaitClose(fd, deadline);
 }
 
 } // namespace cinch::rt

@@ -38,14 +38,19 @@ enum class End { Own, Other };
 Address addressOf(int fd, End); // at that end of a connection
 
 // Those who call at a listener, which is theirs from now on.
+// What was sent last is read there: waits for the other side to close, at most until `deadline`, and takes what it still sends. A process that ends
+// while something of that is not read yet resets the connection, and then the other side may lose what it was told.
+constexpr double kTimeToRead = 2; // seconds
+void awaitClose(int fd, double deadline);
+
 class Callers {
 public:
   explicit Callers(int listener) : listener(listener) {}
   ~Callers(); // turns away who waits
   // The connection of the next that shows the card of a program like this one; -1: none did before the deadline.
   int next(Card &);
-  // Hands everybody who waits the same verdict.
-  void tellAll(Verdict &);
+  // Hands everybody who waits the same verdict, and who calls until `deadline`, as long as so many are `missing`.
+  void tellAll(Verdict &, int64_t missing, double deadline);
 
 private:
   struct Caller {

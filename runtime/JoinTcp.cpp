@@ -70,15 +70,23 @@ Callers *atTheDoor; // those that are not known yet
   Verdict verdict = {};
   verdict.code = code;
   snprintf(verdict.words, sizeof verdict.words, "%s", why);
-  grant(1);
+  grant(kTimeToRead);
+  const double deadline = monotonicSeconds() + kTimeToRead;
+  int64_t missing = programWorkers() - 1 - (caller >= 0);
   if (caller >= 0)
     transfer(caller, &verdict, sizeof verdict, true);
   for (int64_t i = 1; i < programWorkers(); ++i)
-    if (links[i].fd >= 0)
+    if (links[i].fd >= 0) {
       transfer(links[i].fd, &verdict, sizeof verdict, true);
+      --missing;
+    }
   if (atTheDoor)
-    atTheDoor->tellAll(verdict);
-  usleep(100000); // for them to read it
+    atTheDoor->tellAll(verdict, missing, deadline);
+  if (caller >= 0)
+    awaitClose(caller, deadline);
+  for (int64_t i = 1; i < programWorkers(); ++i)
+    if (links[i].fd >= 0)
+      awaitClose(links[i].fd, deadline);
   fail(code, "%s", why);
 }
 

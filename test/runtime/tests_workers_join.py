@@ -164,6 +164,19 @@ def test_tcp_join_world(t):
         t.check(all(re.search(words, results[other][2]) for other in range(3) if other != rank), "the others hear it", repr(results))
 
 
+def test_tcp_join_told(t):
+    """One process that is told something else: the others hear why, whether they wait already, have just called or call a little later."""
+    four = t.stages(4)
+    for late in (0, 2, 3):
+        path = t.path("told")
+        lines = b'#!/bin/sh\n[ $RANK = 1 ] && exec %s --steps 3 "$@"\n[ $RANK = %d ] && sleep 0.5\nexec %s "$@"\n' % (four.encode(), late, four.encode())
+        programs.write(path, lines)
+        os.chmod(path, 0o755)
+        for _ in range(4):
+            results = t.together([path] * 4, "--data", t.digits(), "--out", "told-out", limit=20)
+            t.check(codes(results) == [2] * 4 and all("was started with `--steps 3`" in result[2] for result in results), "late: %d" % late, repr(results))
+
+
 def test_tcp_join_suspended(t):
     """All processes stop (a suspended job, Ctrl-Z) for longer than a worker may be silent, and go on."""
     data = t.digits()
