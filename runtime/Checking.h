@@ -67,8 +67,8 @@ const char *elementAt(int64_t byte);
 
 // Before the step runs again in checking mode.
 void beginReplay(int checking);
-// The number of the first parameter of this process that is not finite, as it lies on the host; -1: all are. `all`: those that no optimizer changes are looked at, too, and
-// those that were not finite when training began. Such a one may be infinite by intention: a mask.
+// The number of the first parameter of this process that is not finite, as it lies on the host; -1: all are. `all`: those that no optimizer changes
+// are looked at, too, and those that were not finite when training began. Such a one may be infinite by intention: a mask.
 int64_t firstBadParameter(bool all);
 // Before training begins, and before anything lies on a device: which parameters of this process are not finite now.
 void lookAtFirstParameters();

@@ -337,7 +337,8 @@ std::vector<LadderSchedule> Planner::ladder(const SearchOptions &options) {
       continue;
     fastest = rungs[r].seconds;
     points.push_back({{-1, rungs[r].peakLive, rungs[r].seconds, rungs[r].microbatch, rungs[r].name}, rungs[r].loop});
-    // Only plans already packed know their arena; the others say what they need at least. A plan that is made for larger budgets only, has no smaller one.
+    // Only plans already packed know their arena; the others say what they need at least. A plan that is made only for budgets with more room than it
+    // takes, is shown with that room.
     points.back().point.arenaBytes = std::max(rungs[r].plan ? rungs[r].plan->decision.arenaBytes : rungs[r].peakLive, rungs[r].leastBudget);
   }
   return points;

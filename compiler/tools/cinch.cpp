@@ -407,12 +407,17 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
   llvm::raw_string_ostream refusal(said);
   if (std::optional<int> status = showDecision(line, program, sources, context, options, compilation, refusal)) {
     const bool ofExecutable = executable || (line.command == Command::Plan && line.emit == "exe");
+    int failed = 0;
     if (!said.empty() && ofExecutable && !options.target.isDevice()) {
-      const int failed = options.workers() == 1 ? measureRefused(line, compilation, self, options, missing)
-                                                : measureRefusedWorkers(line, program, sources, context, options, compilation.smallestBudget(), self, missing);
-      if (failed || missing > 0)
-        return failed;
+      if (options.workers() == 1)
+        failed = measureRefused(line, compilation, self, options, missing);
+      else if (executable)
+        failed = measureRefusedWorkers(line, program, sources, context, options, compilation.smallestBudget(), self, missing);
+      else // compiling the code of many workers takes many times as long as planning them
+        refusal << "  note: `plan` guesses how long the code of several workers is; compiling without `plan` measures it\n";
     }
+    if (failed || missing > 0)
+      return failed;
     complain(said, "budget");
     return *status;
   }
