@@ -1,6 +1,7 @@
 // Options.cpp: one table of flags; help and "did you mean" are read off it.
 #include "runtime/Options.h"
 #include "runtime/Device.h"
+#include "runtime/EditDistance.h"
 #include "runtime/Output.h"
 #include "runtime/TensorFile.h"
 #include "runtime/Waiting.h"

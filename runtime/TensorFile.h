@@ -118,10 +118,5 @@ private:
   bool isLeftOver = false; // the tensor that was read last is none of `wanted`
 };
 
-// The number of single-letter edits between two names, at most 99; for "did you mean".
-int editDistance(const char *a, const char *b);
-// A name is offered in the place of what was typed if at most so many edits lie between them: half of the letters typed, rounded up, but no more than three.
-int mostEdits(const char *typed);
-
 } // namespace cinch::rt
 #endif

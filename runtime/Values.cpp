@@ -1,5 +1,6 @@
 // Values.cpp: see Values.h.
 #include "runtime/Values.h"
+#include "runtime/EditDistance.h"
 #include "runtime/Output.h"
 #include "runtime/Run.h"
 #include "runtime/TensorFile.h"
