@@ -37,12 +37,12 @@ struct Address {
 enum class End { Own, Other };
 Address addressOf(int fd, End); // at that end of a connection
 
-// Those who call at a listener, which is theirs from now on.
 // What was sent last is read there: waits for the other side to close, at most until `deadline`, and takes what it still sends. A process that ends
 // while something of that is not read yet resets the connection, and then the other side may lose what it was told.
 constexpr double kTimeToRead = 2; // seconds
 void awaitClose(int fd, double deadline);
 
+// Those who call at a listener, which is theirs from now on.
 class Callers {
 public:
   explicit Callers(int listener) : listener(listener) {}

@@ -70,7 +70,7 @@ bool Elaborator::typeBounds(const Type &type, Frame &frame, Interval &range, boo
   if (type.dtype.text != "i32" || !value || *value < 1 || *value > INT32_MAX) {
     report(Code::E0204, type.below->span,
            type.dtype.text != "i32" ? "`below` bounds i32 only"
-                                    : "`below` must be a whole number of at least 1, but this is " + sizeText(*end),
+                                    : "`below` must be a whole number of at least 1 and below 2^31, but this is " + sizeText(*end),
            frame);
     return false;
   }
@@ -207,7 +207,7 @@ bool Elaborator::bindSizes(const Call &call, Frame &callee, Frame &caller, std::
     std::optional<int64_t> whole = arg.value.number.integer();
     if (!whole || *whole < 0) {
       report(Code::E0204, arg.span,
-             "size `" + found->name.text + "` must be a whole number of at least 0, but this is " +
+             "size `" + found->name.text + "` must be a whole number of at least 0 and below 2^63, but this is " +
                  sizeText(arg.value.number),
              caller);
       good = false;
@@ -473,7 +473,7 @@ bool Elaborator::bindDefaultSizes(const Call &call, Frame &callee, Frame &caller
     std::optional<int64_t> whole = value->integer();
     if (!whole || *whole < 0) {
       report(Code::E0204, parameter.value->span,
-             "size " + who + " must be a whole number of at least 0, but its default is " + sizeText(*value), callee);
+             "size " + who + " must be a whole number of at least 0 and below 2^63, but its default is " + sizeText(*value), callee);
       return false;
     }
     Binding binding;

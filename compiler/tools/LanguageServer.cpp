@@ -175,7 +175,7 @@ private:
     const uint32_t offset = offsetOf(document->text(), params.position);
     const std::optional<Span> definition = document->definition(offset);
     for (Span span : document->references(offset))
-      if (params.context.includeDeclaration || span.begin != definition->begin)
+      if (params.context.includeDeclaration || span.begin != definition->begin || span.file != definition->file)
         list.push_back(Object{{"uri", params.textDocument.uri.uri()}, {"range", rangeOf(document->text(), span)}});
     reply(std::move(list));
   }
