@@ -47,10 +47,10 @@ void ignoreSignals() {
 
 bool stopRequested() { return requested != 0; }
 
-[[noreturn]] static void leaveSaved() {
+// All that is there to be saved is saved. What was asked for beside it is said first, so that how the run ended stands last.
+static void reportSaved() {
   isSaved = 1;
   reportTimes();
-  leave(kSaved);
 }
 
 void saveAndLeave() {
@@ -59,19 +59,22 @@ void saveAndLeave() {
   // The parameters only change after the last micro-batch of a step: what is here now is the state after run.step
   // steps.
   if (run.step == 0) {
+    reportSaved();
     say("stopped before the first step was done; nothing is to be saved");
-    leaveSaved();
+    leave(kSaved);
   }
   Path saved;
   if (!run.pending && lastSavedStep() == run.step) {
+    reportSaved();
     say("stopped at step %lld, which is saved already; go on with --resume", (long long)run.step);
-    leaveSaved();
+    leave(kSaved);
   }
   needFiniteParameters();
   if (!saveCheckpoint(-1, run.pending, &saved))
     fail(kResources, "stopped at step %lld, and the state could not be saved", (long long)run.step);
+  reportSaved();
   say("stopped at step %lld, saved in %s; go on with --resume", (long long)run.step, saved.text);
-  leaveSaved();
+  leave(kSaved);
 }
 
 } // namespace cinch::rt
