@@ -283,7 +283,8 @@ private:
   mlir::SmallVector<Value> multiply(const Tile &, Value k, mlir::ValueRange accumulators);
   void prefetchRowsOfB(const Tile &, mlir::Value at);
   Values multiplySteps(const Tile &, Value k, Values accumulators);
-  Values multiplyWords(const Tile &, Value step, mlir::ValueRange accumulators);
+  Values wordsInPlace(const Tile &, Value step, int64_t chain);
+  Values multiplyWords(const Tile &, Value step, mlir::ValueRange accumulators, int64_t chain = 0);
   void copyTile(const Tile &, bool toC);
 
   // One chain over k (ContractInOrder.cpp).

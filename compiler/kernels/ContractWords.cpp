@@ -21,13 +21,36 @@ namespace cinch::kernels {
 
 static constexpr int16_t kMinusZero = int16_t(0x8000);
 
+// Vectors of words of a B that lies as bf16 in rows along n: step `step`, of this chain, takes rows k and k + 2 of its group of four.
+ContractEmitter::Values ContractEmitter::wordsInPlace(const Tile &tile, Value step, int64_t chain) {
+  Value early = add(tile.b, mul(sub(mul(step, 2), number(chain)), tile.strideKB)), late = add(early, 2 * tile.strideKB);
+  Values columns;
+  for (int64_t j = 0; j < tile.columns;) {
+    const int64_t count = std::min<int64_t>(2 * plan.lanes, tile.columns - j); // one or two vectors
+    auto type = VectorType::get({count}, builder.getI16Type());
+    auto row = [&](Value at) -> Value { return vector::LoadOp::create(builder, loc, type, tile.memoryB, ValueRange{add(at, j)}); };
+    Value low = row(late), high = row(early);
+    for (int64_t first = 0; first < count; first += plan.lanes) {
+      SmallVector<int64_t> order;
+      for (int64_t i = first; i < first + plan.lanes; ++i)
+        order.append({i, count + i});
+      Value both = vector::ShuffleOp::create(builder, loc, low, high, order);
+      columns.push_back(vector::BitCastOp::create(builder, loc, VectorType::get({2 * plan.lanes}, builder.getBF16Type()), both));
+    }
+    j += count;
+  }
+  return columns;
+}
+
 // Two steps of every output's chain.
-ContractEmitter::Values ContractEmitter::multiplyWords(const Tile &tile, Value step, ValueRange accumulators) {
+ContractEmitter::Values ContractEmitter::multiplyWords(const Tile &tile, Value step, ValueRange accumulators, int64_t chain) {
   auto numbers = VectorType::get({2 * plan.lanes}, builder.getBF16Type()), bits = VectorType::get({plan.lanes}, builder.getI32Type());
   auto asNumbers = [&](Value value) -> Value { return LLVM::BitcastOp::create(builder, loc, numbers, value); };
   Value atB = add(tile.b, mul(step, tile.strideKB)), atA = add(tile.a, offsetOfStep(tile, step));
   Values columns, results;
-  for (int64_t j = 0; j < tile.columns; j += plan.lanes)
+  if (plan.packB == PackedB::No)
+    columns = wordsInPlace(tile, step, chain);
+  for (int64_t j = 0; plan.packB != PackedB::No && j < tile.columns; j += plan.lanes)
     columns.push_back(asNumbers(vector::LoadOp::create(builder, loc, bits, words, add(atB, j))));
   size_t next = 0;
   for (int64_t i = 0; i < tile.rows; ++i) {
@@ -50,7 +73,7 @@ ContractEmitter::Values ContractEmitter::wordBlock(const Tile &tile, Value first
   auto multiply = [&](Value group, Values values) {
     for (int64_t chain = 0; chain < chains; ++chain) {
       ValueRange before = ValueRange(values).slice(size_t(chain) * size, size);
-      Values after = multiplyWords(tile, add(first, add(mul(group, 2), chain)), before);
+      Values after = multiplyWords(tile, add(first, add(mul(group, 2), chain)), before, chain);
       std::copy(after.begin(), after.end(), values.begin() + chain * int64_t(size));
     }
     return values;

@@ -20,7 +20,7 @@ static constexpr llvm::StringLiteral kWithoutCopies = "_without_copies";
 
 // What loops along an axis keep for their backward loops: every trip, states before runs of trips, before runs of runs. And of replicas that
 // have several grains, what waits for the replica before: the operands of gradients, or the grains' sums. And large updates whole, or in runs of
-// rows that replicas share. Each is a step of its own to the planner. On a GPU all of them have copies of weights, and so they have on a CPU with AMX for
+// rows that replicas share. Each is a step of its own to the planner. On a GPU all of them have copies of weights, and so they have on a CPU for
 // products in loops along an axis. Behind them come those without, for budgets that have little room for the copies.
 std::vector<func::FuncOp> Compilation::waysToTrain(const solve::Strategy &strategy) {
   std::vector<func::FuncOp> ways{module->lookupSymbol<func::FuncOp>(nn::kTrainName)};
@@ -59,11 +59,11 @@ std::vector<func::FuncOp> Compilation::waysToTrain(const solve::Strategy &strate
       copy.erase();
     }
   }
-  const bool packs = !options.target.isDevice() && options.target.cpu.kernels.amx;
-  for (size_t i = 0, count = ways.size(); (options.target.isDevice() || packs) && i < count; ++i) {
+  const bool hasCopies = options.target.isDevice() || !ways.front().getOps<nn::ScanOp>().empty();
+  for (size_t i = 0, count = ways.size(); hasCopies && i < count; ++i) {
     auto plain = cast<func::FuncOp>(ways[i]->clone());
     plain.setName((ways[i].getName() + kWithoutCopies).str());
-    if (packs ? packWeights(ways[i]) : narrowWeights(ways[i])) {
+    if (options.target.isDevice() ? narrowWeights(ways[i]) : packWeights(ways[i], options.target.cpu.kernels.amx)) {
       module->push_back(plain);
       ways.push_back(plain);
     } else {
@@ -75,8 +75,15 @@ std::vector<func::FuncOp> Compilation::waysToTrain(const solve::Strategy &strate
 
 bool Compilation::lacksCopies(func::FuncOp way) { return way.getName().ends_with(kWithoutCopies); }
 
-// Ways without copies stand in the order of those with them.
-int Compilation::levelsOf(ArrayRef<func::FuncOp> ways, size_t way) { return int(lacksCopies(ways[way]) ? way - ways.size() / 2 : way); }
+// The way that has copies where this one has none; itself, if it has them.
+static size_t withCopies(ArrayRef<func::FuncOp> ways, size_t way) {
+  StringRef name = func::FuncOp(ways[way]).getName();
+  if (!name.consume_back(kWithoutCopies))
+    return way;
+  return size_t(llvm::find_if(ways, [&](func::FuncOp other) { return other.getName() == name; }) - ways.begin());
+}
+
+int Compilation::levelsOf(ArrayRef<func::FuncOp> ways, size_t way) { return int(withCopies(ways, way)); }
 
 // The ladders of several steps together: the plans that no other beats.
 static void join(std::vector<solve::LadderPoint> &ladder, const std::vector<solve::LadderPoint> &other) {
@@ -92,18 +99,18 @@ static void join(std::vector<solve::LadderPoint> &ladder, const std::vector<solv
 }
 
 // Prices a step without copies of weights. That products round what they read takes registers and instructions which the price of a product does not
-// count, so that it may say that copies are worth nothing. On an H200 and on CPUs with AMX they were: without a limit of memory, a step without them
+// count, so that it may say that copies are worth nothing. On an H200 and on CPUs they were: without a limit of memory, a step without them
 // is priced no lower than the one with them. What a profile prints of its kernels is priced likewise.
 void Compilation::makeDearerWithoutCopies(ArrayRef<func::FuncOp> ways, size_t way, const DecideOptions &wanted) {
   if (!lacksCopies(ways[way]))
     return;
   func::FuncOp function = ways[way];
-  const StringRef name = function.getName().drop_back(kWithoutCopies.size());
-  const auto *like = llvm::find_if(ways, [&](func::FuncOp other) { return other.getName() == name; });
-  const double with = PlanProblem(*like, wanted).leastSeconds(), without = PlanProblem(function, wanted).leastSeconds();
+  const double with = PlanProblem(ways[withCopies(ways, way)], wanted).leastSeconds(), without = PlanProblem(function, wanted).leastSeconds();
   if (without > 0 && with > without)
     function->setAttr(analysis::kDearerAttr, OpBuilder(function).getF64FloatAttr(with / without));
 }
+
+static constexpr double kAlike = 1 - 1e-9; // steps that are priced alike differ by roundings
 
 DecideOutcome Compilation::decideTraining(std::vector<func::FuncOp> ways, const DecideOptions &wanted) {
   DecideOutcome best = decidePlan(ways.front(), wanted);
@@ -119,7 +126,7 @@ DecideOutcome Compilation::decideTraining(std::vector<func::FuncOp> ways, const 
     if (other.internal)
       return other;
     bool better = other.result.feasible != best.result.feasible ? other.result.feasible
-                  : best.result.feasible                        ? other.result.plan.seconds < best.result.plan.seconds
+                  : best.result.feasible                        ? other.result.plan.seconds < best.result.plan.seconds * kAlike
                                                                 : other.result.smallestArena < best.result.smallestArena;
     if (!other.result.error.empty())
       continue;

@@ -4,7 +4,8 @@
 // this machine can run. Random groups of dims and layouts, operands in bf16 and f32, subnormal numbers, zeros of both signs, infinities,
 // blocks anew at each example, grains, accumulation, results in bf16, threads. Every third case is a convolution: what it gives, what goes
 // back to its image (taps walk backwards) or to its filter, with padding, strides and dilation. Every seventh is a dense layer's weight gradient, whose
-// blocks have one element, with numbers at the bounds between which it is one chain, and every seventh has a B of words.
+// blocks have one element, with numbers at the bounds between which it is one chain, every seventh has a B of words, and
+// every seventh few rows.
 //   pair_products [SEED [COUNT]]
 #include "compiler/kernels/HostOps.h"
 #include "compiler/kernels/Kernels.h"
@@ -168,6 +169,25 @@ static Case randomWords(Random &random) {
   return c;
 }
 
+// Few rows over rows of bf16, of which vdpbf16ps takes words from where they lie if groups and vectors are whole.
+static Case randomFewRows(Random &random) {
+  Case c;
+  ContractSpec &s = c.spec;
+  s.pairs = true;
+  const int64_t M = 1 + below(random, 18), K = below(random, 8) ? 4 * (1 + below(random, 300)) : 1 + below(random, 300);
+  const int64_t N = below(random, 8) ? 16 * (1 + below(random, 12)) : 1 + below(random, 200), row = K + below(random, 3), pitch = N + below(random, 2) * below(random, 40);
+  s.m = {M}, s.n = {N}, s.k = {K};
+  s.accumulate = below(random, 3) == 0;
+  const bool narrow = !s.accumulate && below(random, 2);
+  s.a = {0, below(random, 3) ? Elem::BF16 : Elem::F32, below(random, 40), {row, 1}};
+  s.b = {1, below(random, 6) ? Elem::BF16 : Elem::F32, below(random, 40), {pitch, 1}};
+  s.c = {2, narrow ? Elem::BF16 : Elem::F32, 0, {N, 1}};
+  c.elems[0] = s.a.offset + M * row, c.elems[1] = s.b.offset + K * pitch, c.elems[2] = M * N;
+  c.text = "few rows M N K row pitch " + textOf({M, N, K, row, pitch}) + (s.accumulate ? " accumulate" : "") + (s.a.elem == Elem::F32 ? " a f32" : "") +
+           (s.b.elem == Elem::F32 ? " b f32" : "") + (narrow ? " c bf16" : "");
+  return c;
+}
+
 // Images lie as [example][row][column][channel]. What lies outside of one is +0.0.
 static Case randomConvolution(Random &random) {
   enum { Output, Image, Filter };
@@ -325,7 +345,7 @@ int main(int argc, char **argv) {
     std::vector<Case> cases;
     std::vector<kernels::TargetInfo> targets; // every other case with tiles and blocks of chance
     for (int64_t i = 0; i < count; ++i)
-      cases.push_back(i % 7 == 3 ? randomDense(random) : i % 7 == 5 ? randomWords(random) : i % 3 == 2 ? randomConvolution(random) : randomCase(random, i)), targets.push_back(i % 2 ? test::withRandomTiling(cases.back().spec, builtIn, random()) : builtIn);
+      cases.push_back(i % 7 == 3 ? randomDense(random) : i % 7 == 5 ? randomWords(random) : i % 7 == 1 ? randomFewRows(random) : i % 3 == 2 ? randomConvolution(random) : randomCase(random, i)), targets.push_back(i % 2 ? test::withRandomTiling(cases.back().spec, builtIn, random()) : builtIn);
     for (size_t first = 0; first < cases.size(); first += 16) {
       size_t last = std::min(cases.size(), first + 16);
       test::KernelHarness harness(cpu);
