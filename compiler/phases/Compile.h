@@ -42,6 +42,7 @@ struct CompileOptions {
   int64_t granted = 0;      // bytes beside the arena beyond what is guessed
   std::string planCache;    // folder of found plans; "": none
   std::string kernelCache;  // folder of objects; "": none
+  bool deviceIr = false;    // of a GPU: the code behind the PTX is asked for, too
   std::string assembler;    // of a GPU's code (target/Assemble.h); "": none
 };
 
@@ -110,7 +111,7 @@ public:
   bool decide();
   bool applyPlan(Phase upTo); // -> planned, scheduled
   bool lower();         // -> lowered: kernels and host code
-  // Kernels become objects, on so many threads; without this they stay in the module of `lowerToLLVM`.
+  // Kernels become objects, on so many threads; without this they stay in the module of `lowerToLLVM`. Those of a GPU become PTX there, on as many.
   bool compileKernels(int threads);
   bool lowerToLLVM();   // -> llvm dialect; plans and functions are gone then
   mlir::LogicalResult emitObject(llvm::SmallVectorImpl<char> &object, bool assembly);
@@ -178,6 +179,7 @@ private:
   const SourceList &sources;
   CompileOptions options;
   int64_t stateBytes = 0;   // optimizer state, behind the parameters
+  int deviceThreads = 1;    // that generate PTX
   int loopLevels = 0;       // of runs in which loops along an axis compute trips again
   int64_t metadataBytes = 0; // from lowerToLLVM on
   std::vector<std::string> said; // the summary, likewise

@@ -27,7 +27,8 @@ bool Compilation::lower() {
 }
 
 bool Compilation::generateDeviceCode() {
-  deviceCode = target::compileForDevice(*kernels, host->deviceKernels, options.target.arch);
+  deviceCode = target::compileForDevice(*kernels, host->deviceKernels, options.target.arch, target::KernelCache(options.kernelCache), deviceThreads,
+                                        options.deviceIr);
   if (deviceCode.error.empty()) {
     deviceCode.ir += "\n" + host->linesOfKernels();
     std::string names;
@@ -50,8 +51,10 @@ bool Compilation::generateDeviceCode() {
 }
 
 bool Compilation::compileKernels(int threads) {
-  if (options.target.isDevice()) // one text, in the program's object
+  if (options.target.isDevice()) { // one text, in the program's object
+    deviceThreads = threads;
     return true;
+  }
   kernelObjects = target::compileKernels(*kernels, options.target.cpu.name, target::KernelCache(options.kernelCache), threads);
   if (kernelObjects.error.empty())
     return true;

@@ -1,133 +1,35 @@
-// DeviceCode.cpp: the same lowering as for a CPU, then LLVM's code generator for PTX.
+// DeviceCode.cpp: each kernel is compiled by itself, several at a time, or taken from those compiled before; then their PTX is put together.
 //
-// What a builder makes is a function of (arena, offsets, context, worker, workers), as for a CPU. Around it stands an entry, which
-// finds out which worker this thread belongs to. FMAs are those of the builders: the code generator fuses nothing
-// (FPOpFusion::Standard), and writes mul.rn and add.rn, which ptxas may not fuse either.
-#include "compiler/target/DeviceCode.h"
-#include "compiler/kernels/TensorMap.h"
-#include "compiler/target/DeviceControl.h"
+// A kernel travels as text (as those of a CPU do, KernelObjects.cpp), in which it and its memory have a name that is the same for all. So equal
+// kernels are one entry of the cache, and their own names are put into what comes of the text.
+#include "compiler/target/DevicePiece.h"
+#include "compiler/target/KernelTexts.h"
 #include "compiler/target/LowerKernels.h"
-#include "compiler/target/Pipeline.h"
-#include "compiler/target/VerifyNumbers.h"
+#include "compiler/target/Version.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/Builders.h"
-#include "mlir/Target/LLVMIR/Export.h"
-#include "llvm/IR/IRBuilder.h"
-#include "llvm/IR/InstIterator.h"
-#include "llvm/IR/IntrinsicInst.h"
-#include "llvm/IR/IntrinsicsNVPTX.h"
+#include "mlir/IR/MLIRContext.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/AsmParser/Parser.h"
+#include "llvm/Config/llvm-config.h"
 #include "llvm/IR/LLVMContext.h"
-#include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
-#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Linker/Linker.h"
+#include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/raw_ostream.h"
+#include "llvm/Support/xxhash.h"
 #include "llvm/Target/TargetMachine.h"
 
-#include <mutex>
+#include <atomic>
+#include <thread>
 
 using namespace llvm;
 
-extern "C" {
-void LLVMInitializeNVPTXTargetInfo();
-void LLVMInitializeNVPTXTarget();
-void LLVMInitializeNVPTXTargetMC();
-void LLVMInitializeNVPTXAsmPrinter();
-}
-
 namespace cinch::target {
-
-static std::unique_ptr<TargetMachine> createDeviceMachine(const std::string &arch, std::string &error) {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    LLVMInitializeNVPTXTargetInfo();
-    LLVMInitializeNVPTXTarget();
-    LLVMInitializeNVPTXTargetMC();
-    LLVMInitializeNVPTXAsmPrinter();
-  });
-  Triple triple("nvptx64-nvidia-cuda");
-  const Target *target = TargetRegistry::lookupTarget(triple, error);
-  if (!target)
-    return nullptr;
-  TargetOptions options;
-  options.AllowFPOpFusion = FPOpFusion::Standard;
-  // Without features it takes the oldest version of PTX that has the architecture, which old drivers know, too.
-  return std::unique_ptr<TargetMachine>(
-      target->createTargetMachine(triple, arch, "", options, std::nullopt, std::nullopt, CodeGenOptLevel::Default));
-}
-
-// void NAME(arena, words of the launch by value, context by value): calls the body for the worker that this thread is part of.
-static void addEntry(Module &module, const DeviceKernel &kernel) {
-  LLVMContext &context = module.getContext();
-  Function *body = module.getFunction(kernel.name);
-  body->setName(kernel.name + "_body");
-  body->setLinkage(GlobalValue::InternalLinkage);
-  body->addFnAttr(Attribute::AlwaysInline);
-  Type *pointer = PointerType::get(context, 0), *i64 = Type::getInt64Ty(context);
-  const int64_t maps = kernel.maps.front();
-  auto *type = FunctionType::get(Type::getVoidTy(context), SmallVector<Type *>(maps ? 4 : 3, pointer), false);
-  Function *entry = Function::Create(type, GlobalValue::ExternalLinkage, kernel.name, module);
-  entry->setCallingConv(CallingConv::PTX_Kernel);
-  entry->addFnAttr(Attribute::NoUnwind);
-  entry->addFnAttr("nvvm.reqntid", std::to_string(kernel.block));
-  if (Attribute most = body->getFnAttribute("nvvm.maxnreg"); most.isValid())
-    entry->addFnAttr(most);
-  auto byValue = [&](unsigned argument, int64_t words, uint64_t alignment) {
-    entry->addParamAttr(argument, Attribute::getWithByValType(context, ArrayType::get(i64, uint64_t(words))));
-    entry->addParamAttr(argument, Attribute::getWithAlignment(context, Align(alignment)));
-  };
-  byValue(1, std::max<int64_t>(1, kernel.words), 8);
-  byValue(2, kContextWords, 8);
-  if (maps > 0) {
-    byValue(3, maps * kernels::kMapWords, 64);
-    entry->addParamAttr(3, Attribute::get(context, "nvvm.grid_constant"));
-  }
-
-  IRBuilder<> b(BasicBlock::Create(context, "", entry));
-  BasicBlock *end = BasicBlock::Create(context, "", entry);
-  Value *words = enterContext(b, entry->getArg(2), end);
-  auto special = [&](Intrinsic::ID id) { return b.CreateZExt(b.CreateIntrinsic(b.getInt32Ty(), id, {}), i64); };
-  Value *thread = b.CreateAdd(b.CreateMul(special(Intrinsic::nvvm_read_ptx_sreg_ctaid_x), b.getInt64(uint64_t(kernel.block))),
-                              special(Intrinsic::nvvm_read_ptx_sreg_tid_x));
-  Value *worker = b.CreateUDiv(thread, b.getInt64(uint64_t(kernel.lanes))), *workers = b.getInt64(uint64_t(kernel.workers));
-  BasicBlock *work = BasicBlock::Create(context, "", entry);
-  b.CreateCondBr(b.CreateICmpULT(worker, workers), work, end);
-  b.SetInsertPoint(work);
-  SmallVector<Value *> arguments = {entry->getArg(0), entry->getArg(1), words, worker, workers};
-  if (maps > 0)
-    arguments.push_back(entry->getArg(3));
-  b.CreateCall(body, arguments);
-  b.CreateBr(end);
-  b.SetInsertPoint(end);
-  b.CreateRetVoid();
-}
-
-// A function that stands in no PTX: the C library's, in f64.
-static std::string outsideFunction(const Module &module) {
-  for (const Function &function : module)
-    if (function.isDeclaration() && !function.isIntrinsic() && !function.use_empty())
-      return function.getName().str();
-  return "";
-}
-
-// ptxas 13.0 makes one VIMNMX.U16x2 of `min.u16` and a comparison of its result with an operand. That instruction has a predicate for each half,
-// and ptxas lets both go to one register, so that on sm_90 the comparison is wrong: a row of causal attention lost a key on an H200. Minima and
-// maxima of narrow integers are those of 32 bits, therefore.
-static void widenShortExtremes(Module &module) {
-  SmallVector<IntrinsicInst *> found;
-  for (Function &function : module)
-    for (Instruction &instruction : instructions(function))
-      if (auto *call = dyn_cast<IntrinsicInst>(&instruction); call && isa<MinMaxIntrinsic>(call) && call->getType()->isIntegerTy() &&
-                                                              call->getType()->getIntegerBitWidth() < 32)
-        found.push_back(call);
-  for (IntrinsicInst *call : found) {
-    IRBuilder<> b(call);
-    bool isSigned = cast<MinMaxIntrinsic>(call)->isSigned();
-    auto wide = [&](Value *value) { return b.CreateIntCast(value, b.getInt32Ty(), isSigned); };
-    Value *result = b.CreateBinaryIntrinsic(call->getIntrinsicID(), wide(call->getArgOperand(0)), wide(call->getArgOperand(1)));
-    call->replaceAllUsesWith(b.CreateTrunc(result, call->getType()));
-    call->eraseFromParent();
-  }
-}
 
 std::string verifyPtx(const std::string &ptx, ArrayRef<std::string> approximating, ArrayRef<std::string> multiplyingInTF32) {
   SmallVector<StringRef> lines;
@@ -150,54 +52,190 @@ std::string verifyPtx(const std::string &ptx, ArrayRef<std::string> approximatin
   return "";
 }
 
-DeviceCode compileForDevice(mlir::ModuleOp kernels, const std::vector<DeviceKernel> &list, const std::string &arch) {
-  DeviceCode code;
-  auto machine = createDeviceMachine(arch, code.error);
-  if (!machine)
-    return code;
-  mlir::OwningOpRef<mlir::ModuleOp> device = mlir::ModuleOp::create(kernels.getLoc());
-  device->getBody()->getOperations().splice(device->getBody()->end(), kernels.getBody()->getOperations());
+namespace {
+
+constexpr StringRef kName = "cinch_one_kernel"; // in texts; nothing else is called so
+
+struct Work {
+  std::string text; // "": the kernels of the gate
+  std::string key;  // of the cache
+  DeviceKernel kernel;
+  DevicePiece piece;
+};
+
+std::string replaced(StringRef text, StringRef from, StringRef to) {
+  std::string result;
+  for (size_t at; (at = text.find(from)) != StringRef::npos; text = text.drop_front(at + from.size()))
+    result.append(text.data(), at), result += to;
+  return result += text;
+}
+
+// A function of the module and the memory that it refers to, called kName instead of by its own name.
+std::string textOf(mlir::func::FuncOp function) {
+  auto module = function->getParentOfType<mlir::ModuleOp>();
+  const std::string name = function.getName().str();
+  std::string text;
+  raw_string_ostream out(text);
+  const auto flags = mlir::OpPrintingFlags().useLocalScope().assumeVerified();
+  llvm::StringSet<> printed;
+  out << "module {\n";
+  function.walk([&](mlir::Operation *op) {
+    for (mlir::NamedAttribute attribute : op->getAttrs())
+      attribute.getValue().walk([&](mlir::FlatSymbolRefAttr symbol) {
+        mlir::Operation *memory = module.lookupSymbol(symbol.getValue());
+        if (memory && memory != function && printed.insert(symbol.getValue()).second) {
+          memory->print(out, flags);
+          out << "\n";
+        }
+      });
+  });
+  function->print(out, flags);
+  out << "\n}\n";
+  return text = replaced(replaced(replaced(text, "@" + name + "_", ("@" + kName + "_").str()), "@" + name + "(", ("@" + kName + "(").str()), "@" + name + " ", ("@" + kName + " ").str());
+}
+
+// What decides the code beside the text.
+std::string surroundings(const DeviceKernel &kernel, const std::string &arch) {
+  std::string text;
+  raw_string_ostream out(text);
+  out << "\n" << kernel.workers << ' ' << kernel.lanes << ' ' << kernel.block << ' ' << kernel.words << ' ' << kernel.maps.front() << '\n'
+      << arch << '\n' << LLVM_VERSION_STRING << '\n' << targetVersion();
+  return text;
+}
+
+// An entry of the cache: the length of the PTX, a line end, the PTX, the IR.
+std::optional<DevicePiece> pieceOf(ArrayRef<char> bytes) {
+  auto [length, rest] = StringRef(bytes.data(), bytes.size()).split('\n');
+  size_t size;
+  if (length.getAsInteger(10, size) || size > rest.size())
+    return std::nullopt;
+  return DevicePiece{rest.take_front(size).str(), rest.drop_front(size).str(), ""};
+}
+std::string bytesOf(const DevicePiece &piece) { return std::to_string(piece.ptx.size()) + "\n" + piece.ptx + piece.ir; }
+
+void compile(std::vector<Work *> missing, const std::string &arch, const KernelCache &cache, int threads) {
+  llvm::stable_sort(missing, [](const Work *a, const Work *b) { return a->text.size() > b->text.size(); });
+  std::atomic<size_t> next{0};
+  auto run = [&] {
+    mlir::DialectRegistry registry;
+    registerKernelDialects(registry);
+    mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
+    context.loadAllAvailableDialects();
+    std::string error;
+    auto machine = createDeviceMachine(arch, error);
+    for (size_t i; (i = next++) < missing.size();) {
+      Work &work = *missing[i];
+      work.piece = work.text.empty() ? compileControl(*machine) : compilePiece(work.text, work.kernel, context, *machine);
+      if (work.piece.error.empty())
+        cache.keep(work.key, bytesOf(work.piece));
+    }
+  };
+  std::vector<std::thread> pool;
+  for (int i = 1; i < std::min<int>(threads, int(missing.size())); ++i)
+    pool.emplace_back(run);
+  if (!missing.empty())
+    run();
+  for (std::thread &thread : pool)
+    thread.join();
+  if (!missing.empty())
+    cache.trim();
+}
+
+// One text: the head of the first piece, then the pieces without theirs. What several of them declare stands there once, and what the gate's kernels
+// define is declared by none.
+std::string joinedPtx(ArrayRef<Work> works) {
+  std::string all;
+  llvm::StringSet<> declared;
+  for (const Work &work : works) {
+    StringRef text = work.piece.ptx;
+    const size_t head = text.find(".address_size");
+    const size_t end = text.find('\n', head == StringRef::npos ? 0 : head) + 1;
+    if (all.empty())
+      all += text.take_front(end);
+    SmallVector<StringRef> lines;
+    text.drop_front(end).split(lines, '\n');
+    for (StringRef line : lines)
+      if (!line.starts_with(".extern ") || (!line.contains("cinch_control") && declared.insert(line).second))
+        all += (line + "\n").str();
+  }
+  return all;
+}
+
+// One module, or what went wrong.
+std::string joinIr(ArrayRef<Work> works, std::string &ir) {
   LLVMContext context;
-  std::unique_ptr<Module> module;
-  if (succeeded(lowerKernels(*device)))
-    module = mlir::translateModuleToLLVMIR(*device, context);
-  if (!module) {
-    code.error = "the kernels cannot be lowered";
-    return code;
+  std::unique_ptr<Module> all;
+  for (const Work &work : works) {
+    SMDiagnostic problem;
+    std::unique_ptr<Module> module = parseAssemblyString(work.piece.ir, problem, context);
+    if (!module)
+      return ("the code of a kernel cannot be read again: " + problem.getMessage()).str();
+    if (!all)
+      all = std::move(module);
+    else if (Linker::linkModules(*all, std::move(module)))
+      return "the code of kernels cannot be put together";
   }
-  module->setTargetTriple(machine->getTargetTriple());
-  module->setDataLayout(machine->createDataLayout());
-  for (const DeviceKernel &kernel : list)
-    addEntry(*module, kernel);
-  if (code.error = addControl(*module); !code.error.empty())
+  raw_string_ostream(ir) << *all;
+  return "";
+}
+
+} // namespace
+
+DeviceCode compileForDevice(mlir::ModuleOp kernels, const std::vector<DeviceKernel> &list, const std::string &arch, const KernelCache &cache, int threads,
+                            bool withIr) {
+  DeviceCode code;
+  if (!createDeviceMachine(arch, code.error))
     return code;
-  Optimizer(*machine, true).run(*module);
-  widenShortExtremes(*module);
-  code.error = verifyNumbers(*module);
-  if (code.error.empty() && !contextIsDissolved(*module))
-    code.error = "a kernel reads a word of the context whose number is not known";
-  if (std::string outside = outsideFunction(*module); code.error.empty() && !outside.empty())
-    code.error = "a kernel calls " + outside;
-  if (!code.error.empty())
-    return code;
-  raw_string_ostream(code.ir) << *module;
-  SmallVector<char> text;
-  raw_svector_ostream stream(text);
-  legacy::PassManager passes;
-  if (machine->addPassesToEmitFile(passes, stream, nullptr, CodeGenFileType::AssemblyFile)) {
-    code.error = "no PTX can be written";
-    return code;
+  std::vector<Work> works(list.size() + 1);
+  std::vector<Work *> missing;
+  for (size_t i = 0; i < works.size(); ++i) {
+    Work &work = works[i];
+    if (i > 0) {
+      work.kernel = list[i - 1];
+      auto function = kernels.lookupSymbol<mlir::func::FuncOp>(work.kernel.name);
+      if (!function) {
+        code.error = "a kernel was lost";
+        return code;
+      }
+      work.kernel.name = kName.str();
+      mergeConstants(function);
+      work.text = textOf(function);
+    }
+    XXH128_hash_t hash = xxh3_128bits(arrayRefFromStringRef(work.text + surroundings(work.kernel, arch)));
+    work.key = "device_" + utohexstr(hash.high64, true, 16) + utohexstr(hash.low64, true, 16);
+    std::optional<DevicePiece> found;
+    if (auto bytes = cache.find(work.key))
+      found = pieceOf(*bytes);
+    if (found)
+      work.piece = std::move(*found);
+    else
+      missing.push_back(&work);
   }
-  passes.run(*module);
-  code.ptx.assign(text.begin(), text.end());
+  for (mlir::Operation &op : llvm::make_early_inc_range(*kernels.getBody()))
+    op.erase();
+  compile(std::move(missing), arch, cache, threads);
+
   std::vector<std::string> approximating, multiplyingInTF32;
-  for (const DeviceKernel &kernel : list) {
+  for (size_t i = 0; i < works.size(); ++i) {
+    Work &work = works[i];
+    if (!work.piece.error.empty()) {
+      code.error = work.piece.error;
+      return code;
+    }
+    if (i == 0)
+      continue;
+    const DeviceKernel &kernel = list[i - 1];
+    work.piece.ptx = replaced(work.piece.ptx, kName, kernel.name);
+    work.piece.ir = withIr ? replaced(work.piece.ir, kName, kernel.name) : "";
     if (kernel.approximates)
       approximating.push_back(kernel.name);
     if (kernel.tf32)
       multiplyingInTF32.push_back(kernel.name);
   }
-  if (std::string line = verifyPtx(code.ptx, approximating, multiplyingInTF32); !line.empty())
+  code.ptx = joinedPtx(works);
+  if (withIr)
+    code.error = joinIr(works, code.ir);
+  if (std::string line = verifyPtx(code.ptx, approximating, multiplyingInTF32); code.error.empty() && !line.empty())
     code.error = "the PTX may not hold: " + line;
   return code;
 }

@@ -2,6 +2,8 @@
 #ifndef CINCH_COMPILER_TARGET_DEVICECODE_H
 #define CINCH_COMPILER_TARGET_DEVICECODE_H
 
+#include "compiler/target/KernelCache.h"
+
 #include "mlir/IR/BuiltinOps.h"
 
 #include <string>
@@ -29,8 +31,9 @@ struct DeviceCode {
 };
 
 // Takes all kernels out of the module. An entry takes the address of the arena and, as values, the words of the launch and of the
-// context, and the maps of its tensors, if it has any: those stay where the launch has put them (__grid_constant__).
-DeviceCode compileForDevice(mlir::ModuleOp kernels, const std::vector<DeviceKernel> &, const std::string &arch);
+// context, and the maps of its tensors, if it has any: those stay where the launch has put them (__grid_constant__). `withIr`: DeviceCode::ir is
+// wanted, too.
+DeviceCode compileForDevice(mlir::ModuleOp kernels, const std::vector<DeviceKernel> &, const std::string &arch, const KernelCache &, int threads, bool withIr);
 
 // Empty if the text keeps the numbers contract, else the line that breaks it: an approximation, flushed denormals, an outside function; a minimum
 // of 16 bits, which ptxas gets wrong.

@@ -1,11 +1,11 @@
 // KernelObjects.cpp: a kernel travels as text. The text, without locations and with the same name for all, is what the cache knows it
 // by; each thread reads it into a context of its own, so that threads share nothing of MLIR or LLVM.
 #include "compiler/target/KernelObjects.h"
+#include "compiler/target/KernelTexts.h"
 #include "compiler/target/LowerKernels.h"
 #include "compiler/target/Object.h"
 #include "compiler/target/Version.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
@@ -45,22 +45,6 @@ bool refersToOthers(func::FuncOp function) {
         return refers ? WalkResult::interrupt() : WalkResult::advance();
       })
       .wasInterrupted();
-}
-
-// Builders write a constant wherever they need it. LLVM has each once, so that the code is the same if they are merged before
-// they are printed, read and converted.
-void mergeConstants(func::FuncOp function) {
-  llvm::DenseMap<Attribute, arith::ConstantOp> known;
-  Block &entry = function.front();
-  function.walk([&](arith::ConstantOp constant) {
-    auto [place, isNew] = known.try_emplace(constant.getValue(), constant);
-    if (isNew) {
-      constant->moveBefore(&entry, entry.begin());
-    } else {
-      constant.replaceAllUsesWith(place->second.getResult());
-      constant.erase();
-    }
-  });
 }
 
 std::string textOf(func::FuncOp function) {

@@ -177,6 +177,7 @@ static int compile(const CommandLine &line, const Program &program, const Source
     options.planCache = solve::PlanCache::defaultFolder();
   if (std::string folder = solve::PlanCache::defaultFolder(); line.kernelCache && !folder.empty())
     options.kernelCache = folder + "/kernels";
+  options.deviceIr = !line.saveNvvm.empty() || line.emit == "nvvm";
   if (line.target.isDevice() && line.command == Command::Compile && !line.stopAfter && (line.emit == "exe" || line.emit == "lib"))
     options.assembler = line.ptxas == "none" ? "" : line.ptxas.empty() ? target::findAssembler() : line.ptxas;
   if (int status = readWorkers(line, program, options))
