@@ -271,13 +271,14 @@ bool saveWithBest(int rule, double value) {
 namespace {
 
 struct Oldest {
+  int64_t after = -1; // steps until here are left out
   int64_t count = 0, step = INT64_MAX;
 };
 
 void countSteps(void *closure, const char *name) {
   Oldest &oldest = *static_cast<Oldest *>(closure);
   int64_t step = stepOfName(name);
-  if (step < 0)
+  if (step <= oldest.after)
     return;
   ++oldest.count;
   if (step < oldest.step && step != run.step)
@@ -376,7 +377,10 @@ bool loadNewest(TensorList &wanted, const Taking &taking, bool cleans, const cha
 
 } // namespace
 
+// One that cannot be deleted stays, and does not keep those behind it.
 static void deleteOld(int rule) {
+  static bool warned = false;
+  int64_t after = -1;
   int64_t keep = run.meta.every[rule].keep;
   int folder = folderOfRule[rule];
   if (keep < 1)
@@ -384,11 +388,16 @@ static void deleteOld(int rule) {
   for (;;) {
     Oldest oldest;
     Path path;
+    oldest.after = after;
     if (!listFolder(folders[folder].text, countSteps, &oldest) || oldest.count <= keep || oldest.step == INT64_MAX)
       return;
     nameOfStep(path, folder, oldest.step);
-    if (unlink(path.text) != 0)
-      return;
+    if (unlink(path.text) == 0)
+      continue;
+    if (!warned)
+      warn("the checkpoint %s is too old, but cannot be deleted: %s", path.text, strerror(errno));
+    warned = true;
+    after = oldest.step;
   }
 }
 

@@ -1,5 +1,6 @@
 // DatasetKept.cpp: see DatasetKept.h.
 #include "runtime/DatasetKept.h"
+#include "runtime/Checksum.h"
 #include "runtime/Output.h"
 #include "runtime/Random.h"
 #include <errno.h>
@@ -8,25 +9,74 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 namespace cinch::rt {
 
-// The first line ends with the size of the file, so that one which lost its end is written anew.
+// The first line ends with the time at which the file was written, a checksum of what is behind the line, and the size of the file. So one that
+// lost its end is written anew. One that has another time is looked at: if the checksum is right it was copied, else something in it was changed.
 constexpr int kSizeDigits = 20, kSizeAt = int(kKeptHead) - kSizeDigits - 1;
+constexpr int kSumDigits = 8, kSumAt = kSizeAt - kSumDigits - 1;
+constexpr int kTimeDigits = 30, kTimeAt = kSumAt - kTimeDigits - 1;
 static void putSize(char *head, int64_t size) {
   char digits[kSizeDigits + 1];
   snprintf(digits, sizeof digits, "%020lld", (long long)size);
   memcpy(head + kSizeAt, digits, kSizeDigits);
 }
 
-// Opens it, if it is there, whole, and was made as it is wanted.
-static bool openKept(KeptFile &kept) {
+static void putTime(char *head, timespec time) {
+  char digits[kTimeDigits + 1];
+  snprintf(digits, sizeof digits, "%020lld.%09ld", (long long)time.tv_sec, long(time.tv_nsec));
+  memcpy(head + kTimeAt, digits, kTimeDigits);
+}
+
+// False: it cannot be read.
+static bool putSum(char *head, int fd, int64_t size) {
+  static char buffer[16384];
+  uint32_t crc = 0;
+  for (int64_t at = kKeptHead; at < size;) {
+    const int64_t now = size - at < int64_t(sizeof buffer) ? size - at : int64_t(sizeof buffer);
+    if (!readAt(fd, buffer, size_t(now), at))
+      return false;
+    crc = crc32c(crc, buffer, size_t(now));
+    at += now;
+  }
+  char digits[kSumDigits + 1];
+  snprintf(digits, sizeof digits, "%08x", unsigned(crc));
+  memcpy(head + kSumAt, digits, kSumDigits);
+  return true;
+}
+
+// Whether it is whole, and was made as it is wanted. One that was copied gets its time back, so that it is not read again.
+static bool isWanted(KeptFile &kept) {
   char there[kKeptHead];
+  struct stat status;
+  if (!readAt(kept.fd, there, kKeptHead, 0) || fstat(kept.fd, &status) != 0)
+    return false;
+  putSize(kept.head, kept.size);
+  putTime(kept.head, status.st_mtim);
+  memcpy(kept.head + kSumAt, there + kSumAt, kSumDigits);
+  if (memcmp(there, kept.head, kKeptHead) == 0)
+    return true;
+  memcpy(kept.head + kTimeAt, there + kTimeAt, kTimeDigits);
+  if (memcmp(there, kept.head, kKeptHead) != 0 || !putSum(kept.head, kept.fd, kept.size) || memcmp(there, kept.head, kKeptHead) != 0)
+    return false;
+  char *end;
+  timespec times[2] = {};
+  times[0].tv_nsec = UTIME_OMIT;
+  times[1].tv_sec = strtoll(there + kTimeAt, &end, 10);
+  if (*end == '.')
+    times[1].tv_nsec = strtol(end + 1, nullptr, 10);
+  (void)!futimens(kept.fd, times);
+  return true;
+}
+
+// Opens it, if it is there.
+static bool openKept(KeptFile &kept) {
   const char *why;
   kept.fd = openToRead(kept.path.text, kept.size, why);
-  putSize(kept.head, kept.size);
-  if (kept.fd >= 0 && (!readAt(kept.fd, there, kKeptHead, 0) || memcmp(there, kept.head, kKeptHead) != 0)) {
+  if (kept.fd >= 0 && !isWanted(kept)) {
     close(kept.fd);
     kept.fd = -1;
   }
@@ -73,8 +123,13 @@ void endKept(KeptFile &kept, AtomicFile &into) {
   kept.fd = fcntl(into.fd, F_DUPFD_CLOEXEC, 0);
   bool good = kept.fd >= 0 && fstat(kept.fd, &status) == 0;
   if (good) {
+    timespec now[2] = {};
+    clock_gettime(CLOCK_REALTIME, &now[1]);
+    now[0].tv_nsec = UTIME_OMIT;
     putSize(kept.head, status.st_size);
-    good = pwrite(into.fd, kept.head + kSizeAt, kSizeDigits, kSizeAt) == kSizeDigits && commitFile(into);
+    putTime(kept.head, now[1]);
+    good = putSum(kept.head, into.fd, status.st_size) && pwrite(into.fd, kept.head, kKeptHead, 0) == kKeptHead;
+    good = good && futimens(into.fd, now) == 0 && commitFile(into);
   }
   if (!good)
     fail(kResources, "cannot write %s: %s", kept.path.text, strerror(errno));

@@ -6,7 +6,7 @@
 
 namespace cinch::rt {
 
-constexpr int64_t kKeptHead = 160; // bytes of the first line, which ends with the size of the file
+constexpr int64_t kKeptHead = 192; // bytes of the first line, which ends with time, checksum and size of the file
 
 struct KeptFile {
   bool named = true; // false: there is no folder for results, and it goes away with the process
@@ -16,7 +16,7 @@ struct KeptFile {
   int64_t size = 0;
 };
 
-// Looks for what was made of `source` as `asked` says: OUT/SET.FIELD.`kind`.
+// Looks for what was made of `source` as `asked` says: OUT/SET.FIELD.`kind`. A file that somebody has changed since is not taken.
 void findKept(KeptFile &, const char *out, const char *set, const char *field, const char *kind, uint64_t asked,
               const FieldFile &source);
 // Begins to write it, with its first line. False: another process has written it meanwhile, and it is open.

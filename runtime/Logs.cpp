@@ -1,5 +1,5 @@
 // Logs.cpp: every row is written at once, with one write: a run that is killed leaves whole rows, and at most one torn
-// one, which the resumed run cuts off. A log that cannot be written is a warning, once.
+// one, which the resumed run cuts off. A log that cannot be written is a warning, once for each log, and what was written of a row is cut off.
 #include "runtime/Logs.h"
 #include "runtime/LogPage.h"
 #include "runtime/Progress.h"
@@ -25,7 +25,7 @@ static bool *present;
 static char *rowText; // of the header, and of each row
 static int64_t rowSize = 0, rowMax = 0;
 static int csvFile = -1, jsonlFile = -1, eventFile = -1;
-static bool warned = false, hasPage = false;
+static bool hasPage = false;
 static double nextPage = 0; // seconds since the start
 
 static void beginColumns() {
@@ -60,10 +60,12 @@ static void __attribute__((format(printf, 1, 2))) addToRow(const char *format, .
   rowSize += written;
 }
 
-static void complain(const char *path) {
-  if (!warned)
+// `log`: one of kCsv, kJsonl, kTensorBoard, kHtml.
+static void complain(unsigned log, const char *path) {
+  static unsigned warned = 0;
+  if (!(warned & log))
     warn("the log %s could not be written: %s; training goes on", path, strerror(errno));
-  warned = true;
+  warned |= log;
 }
 
 // Whether a row, of which these are the first characters, is one of a step beyond `lastStep`.
@@ -119,7 +121,17 @@ static bool sameColumns(int fd, int64_t size) {
   return same;
 }
 
-static int openLog(const char *name, int64_t lastStep, int kind) {
+// Whole or not at all: a disk may be full for a while only.
+static void appendRow(int fd, unsigned log, const char *name) {
+  const int64_t before = lseek(fd, 0, SEEK_END);
+  if (writeAll(fd, rowText, size_t(rowSize)))
+    return;
+  complain(log, name);
+  if (before >= 0)
+    (void)!ftruncate(fd, before);
+}
+
+static int openLog(const char *name, int64_t lastStep, unsigned kind) {
   Path path;
   joinPath(path, run.options.out, name);
   int fd = open(path.text, O_RDWR | O_CREAT | O_CLOEXEC | O_APPEND | O_NONBLOCK, 0666);
@@ -130,7 +142,7 @@ static int openLog(const char *name, int64_t lastStep, int kind) {
     fd = -1;
   }
   if (fd < 0) {
-    complain(path.text);
+    complain(kind, path.text);
     return -1;
   }
   if (kind == kCsv && status.st_size > 0 && !sameColumns(fd, status.st_size) && setAside(path.text, nullptr) != Aside::Nothing) {
@@ -141,13 +153,12 @@ static int openLog(const char *name, int64_t lastStep, int kind) {
   int64_t kept = kind == kTensorBoard ? lengthOfEvents(fd, status.st_size, lastStep)
                                       : lengthOfRows(fd, status.st_size, lastStep, kind == kJsonl);
   if (kept < status.st_size && ftruncate(fd, kept) != 0)
-    complain(path.text);
+    complain(kind, path.text);
   if (kept == 0 && kind == kTensorBoard)
     beginEvents(fd);
   if (kept == 0 && kind == kCsv) {
     headerToRow();
-    if (!writeAll(fd, rowText, size_t(rowSize)))
-      complain(path.text);
+    appendRow(fd, kind, path.text);
   }
   return fd;
 }
@@ -156,7 +167,7 @@ static int openLog(const char *name, int64_t lastStep, int kind) {
 static void writePage() {
   double before = secondsSoFar();
   if (!writeLogPage())
-    complain("log.html");
+    complain(kHtml, "log.html");
   double after = secondsSoFar(), took = after - before;
   nextPage = after + (took > 0.02 ? 100 * took : 2);
 }
@@ -181,7 +192,7 @@ void openLogs(unsigned sinks, int64_t lastStep) {
     joinPath(folder, run.options.out, "tensorboard");
     name.add("tensorboard/%s", kEventFile);
     if (!makeFolders(folder.text))
-      complain(folder.text);
+      complain(kTensorBoard, folder.text);
     else
       eventFile = openLog(name.data, lastStep, kTensorBoard);
   }
@@ -205,8 +216,7 @@ void writeRow(int64_t step, unsigned sinks, bool single) {
     for (int i = 0; i < columns; ++i)
       addToRow(",%s", present[i] ? exact(number, values[i], isSingle(i, single)) : "");
     addToRow("\n");
-    if (!writeAll(csvFile, rowText, size_t(rowSize)))
-      complain("log.csv");
+    appendRow(csvFile, kCsv, "log.csv");
   }
   if (sinks & kJsonl && jsonlFile >= 0) {
     rowSize = 0;
@@ -215,8 +225,7 @@ void writeRow(int64_t step, unsigned sinks, bool single) {
       if (present[i])
         addToRow(",\"%s\":%s", names[i], __builtin_isfinite(values[i]) ? exact(number, values[i], isSingle(i, single)) : "null");
     addToRow("}\n");
-    if (!writeAll(jsonlFile, rowText, size_t(rowSize)))
-      complain("log.jsonl");
+    appendRow(jsonlFile, kJsonl, "log.jsonl");
   }
   if (sinks & kTensorBoard && eventFile >= 0)
     appendEvent(eventFile, step, names.items, values, present, columns);

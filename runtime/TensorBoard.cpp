@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 namespace cinch::rt {
 
@@ -53,11 +54,14 @@ void writeRecord(int fd, const Message &event) {
   record.raw(event.data, event.size);
   crc = masked(event.data, event.size);
   record.raw(&crc, 4);
+  const int64_t before = lseek(fd, 0, SEEK_END);
   if (!writeAll(fd, record.data, record.size)) {
     static bool warned = false;
     if (!warned)
       warn("the TensorBoard log could not be written: %s; training goes on", strerror(errno));
     warned = true;
+    if (before >= 0)
+      (void)!ftruncate(fd, before); // readers stop at a torn record
   }
 }
 

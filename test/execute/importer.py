@@ -17,6 +17,7 @@ import zipfile
 import numpy as np
 
 import programs
+import tensorfile
 
 ROOT = programs.HERE.parent.parent
 STORED = ROOT / "test/importer"
@@ -256,6 +257,19 @@ def odd_ones(models, torch):
             arrays = {each["name"]: tensor.numpy() for each, tensor in zip(graph.inputs, inputs)}
             results = list(results.values()) if isinstance(results, dict) else results if isinstance(results, tuple) else [results]
             run(name, source, arrays, *(each.numpy() for each in results))
+            frozen(name, source, module)
+
+
+def frozen(name, source, module):
+    """What does not require a gradient there does not move here, and all else does; a model of which nothing does is trained as a whole."""
+    kept = {each for each, parameter in module.named_parameters() if not parameter.requires_grad}
+    lines = re.findall(r'freeze\("(.*)"\)', source.read_text())
+    count = len(list(module.parameters()))
+    verdicts.expect(bool(lines) == (0 < len(kept) < count), "%s: freezes %s, there %s" % (name, lines, kept))
+    if kept:
+        before, after = (tensorfile.read(source.parent / folder / "final.safetensors") for folder in ("out", "trained"))
+        still = sum(np.array_equal(before[each], after[each]) for each in before)
+        verdicts.expect(len(before) == count and still == len(kept) % count, "%s: %d of %d stay, there %s" % (name, still, len(before), kept))
 
 
 def read_back(result, module, inputs):

@@ -10,6 +10,7 @@ import json
 import os
 import pty
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -212,6 +213,50 @@ def read_terminal(control):
         return b""
 
 
+def full_for_a_while():
+    """Rows that find no room are left out as a whole, in each log, and a run goes on behind them."""
+    folder, out = data("full"), programs.FOLDER / "full-out"
+    exe = program("full", "  optimizer sgd(lr = 0.01)\n  steps 400000000\n  every 1 log(csv, jsonl, tensorboard)\n")
+    out.mkdir()
+    most = 40000
+
+    def limited():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+
+    run = subprocess.Popen([exe, "--data", folder, "--out", out, "--quiet"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, preexec_fn=limited)
+    logs = [out / "log.csv", out / "log.jsonl", out / "tensorboard/events.out.tfevents.0.cinch"]
+
+    def sizes():
+        return [log.stat().st_size if log.exists() else 0 for log in logs]
+
+    def waits(condition):
+        for _ in range(600):
+            if condition():
+                return True
+            time.sleep(0.05)
+        return False
+
+    expect(waits(lambda: min(sizes()) > most - 400), "all logs are full: %s" % sizes())
+    time.sleep(0.3)
+    resource.prlimit(run.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    expect(waits(lambda: min(sizes()) > most + 2000), "all logs grow again: %s" % sizes())
+    run.send_signal(signal.SIGTERM)
+    said = run.communicate()[0].decode()
+    expect(run.returncode == 75, "stopped with %s: %s" % (run.returncode, said))
+    for name in ("log.csv", "log.jsonl", "TensorBoard log"):
+        expect(said.count(name) == 1, "a warning for %s: %s" % (name, said))
+    lines = (out / "log.csv").read_text().splitlines()
+    expect({line.count(",") for line in lines} == {lines[0].count(",")}, "rows of one length")
+    steps = {"csv": [int(line.split(",")[0]) for line in lines[1:]],
+             "jsonl": [json.loads(line)["step"] for line in (out / "log.jsonl").read_text().splitlines()]}
+    tags = [tag for tag, _ in tensorboard(logs[2].read_bytes())]
+    expect(tags and tags == tags[:len(set(tags))] * (len(tags) // len(set(tags))), "the records of all steps are whole: %d" % len(tags))
+    for name, seen in steps.items():
+        gaps = sum(b != a + 1 for a, b in zip(seen, seen[1:]))
+        expect(seen == sorted(seen) and gaps == 1, "%s: a row a step, but for one gap; %d gaps" % (name, gaps))
+
+
 def folders():
     """What a user keeps beside checkpoints stays there, a folder or a file, and no run fails on it; who only reads deletes nothing."""
     rules = "  optimizer sgd(lr = 0.01)\n  steps 10\n  every 5 checkpoint(\"./run//\", keep = 2)\n"
@@ -230,6 +275,14 @@ def folders():
         expect(there == sorted(mine + steps), "what is the user's stays beside the new checkpoints: %s" % there)
         expect(sorted(os.listdir(out / "run.previous")) == steps, "the old ones are moved: %s" % sorted(os.listdir(out / "run.previous")))
     expect((out / "run" / "mine" / "note").read_text() == "kept", "a folder of the user's is as it was")
+    stuck = out / "run" / steps[0]
+    stuck.unlink()
+    stuck.mkdir()
+    said = programs.call([exe, "--data", folder, "--out", out, "--resume", "--set", "steps=30"]).stdout
+    there = sorted(name for name in os.listdir(out / "run") if name.endswith(".safetensors"))
+    expect(there == [steps[0], "step-00000025.safetensors", "step-00000030.safetensors"], "one that cannot be deleted keeps no others: %s" % there)
+    expect("step-00000005.safetensors is too old, but cannot be deleted" in said, said)
+    stuck.rmdir()
     (out / "run.previous" / "notes.txt").write_text("kept")
     for _ in range(2):
         programs.call([exe, "--data", folder, "--out", out])

@@ -238,6 +238,13 @@ def arithmetic_of_numbers(x, s):
     yield "twice", Twice(), (x,), None
     yield "nested", Odd(nested, fc=fc()), (x,), None
     yield "words", Words(), (x, x + 1, x - 1), None
+    yield "number_kept_as_tensor", Odd(lambda m, x: torch.maximum(m.fc(x), torch.tensor(0.25)) * torch.tensor(0.3), fc=fc()), (x,), None
+    yield "norm_without_bias", Odd(lambda m, x: m.norm(m.fc(x)), fc=fc(), norm=nn.LayerNorm(6, bias=False)), (s,), None
+    yield "norm_without_parameters", Odd(lambda m, x: m.norm(m.fc(x)) + m.root(x), fc=fc(), norm=nn.LayerNorm(6, elementwise_affine=False),
+        root=nn.RMSNorm(6, elementwise_affine=False)), (x,), None
+    yield "norm_called_twice", Odd(lambda m, x: m.norm(m.fc(m.norm(x))), fc=fc(), norm=nn.LayerNorm(6)), (s,), None
+    yield "softplus", Odd(lambda m, x: F.softplus(m.fc(x) * 9), fc=fc()), (x,), None
+    yield "softplus_bent", Odd(lambda m, x: F.softplus(m.fc(x), beta=2), fc=fc()), (x,), "beta"
     yield "truth_as_numbers", Odd(truth_as_numbers, fc=fc()), (x,), None
     yield "temperature", Odd(lambda m, x: m.fc(x) * m.log_scale.exp() - m.shift,
         fc=fc(), log_scale=nn.Parameter(torch.tensor(0.7)), shift=torch.tensor(0.25)), (x,), None
@@ -294,6 +301,20 @@ def sequences_read(s, words, mask):
     yield "masked_mean", Odd(masked_mean, fc=fc()), (s, mask), None
 
 
+def frozen(module, *names):
+    for name in names:
+        module.get_submodule(name).requires_grad_(False)
+    return module
+
+
+def kept_as_they_are(x):
+    """Parameters that are not trained."""
+    parts = nn.Sequential(nn.Linear(6, 6), nn.LayerNorm(6))
+    yield "frozen_part", frozen(Odd(lambda m, x: m.out(torch.tanh(m.body(x))), body=parts, out=fc()), "body"), (x,), None
+    yield "frozen_one", frozen(Odd(lambda m, x: m.out(torch.tanh(m.body(x))), body=parts, out=fc()), "body.0"), (x,), None
+    yield "frozen_all", frozen(Odd(lambda m, x: m.out(x), out=fc()), "out"), (x,), None
+
+
 def odd():
     torch.manual_seed(7)
     x, s, words = torch.randn(4, 6), torch.randn(4, 5, 6), torch.randint(0, 9, (4, 5))
@@ -304,3 +325,4 @@ def odd():
     yield from arithmetic_of_numbers(x, s)
     yield from pictures_taken(pictures)
     yield from sequences_read(s, words, mask)
+    yield from kept_as_they_are(x)

@@ -213,16 +213,28 @@ def test_csv(t):
     want = [[struct.unpack("i", struct.pack("f", single(e / 3) * 0.5))[0]] for e in range(16)]
     t.check(walk(t, t.recorder(real, 1, 16), "real", 1, 16) == want, "numbers with a fraction")
 
-    # What lost its end, or has one too many, is written anew.
+    # What lost its end, has one too many, or was changed is written anew. Its first line has the time, and what is behind it stays the same.
     kept = t.path("out", "train.x.csv-values")
     programs.write(t.path("x.csv"), text.encode())
     t.check(walk(t, program, "out", 2, 8) == WHOLE, "before the values are cut")
     whole = content(kept)
+    values = lambda: content(kept).split(b"\n", 1)[1]
+    wanted = values()
     for size in (0, 20, len(whole) - 8 * 14, len(whole) - 1):
         programs.write(kept, whole[:size])
-        t.check(walk(t, program, "out", 2, 8) == WHOLE and content(kept) == whole, "values cut to %d bytes" % size)
+        t.check(walk(t, program, "out", 2, 8) == WHOLE and values() == wanted, "values cut to %d bytes" % size)
     programs.write(kept, whole + bytes(16))
-    t.check(walk(t, program, "out", 2, 8) == WHOLE and content(kept) == whole, "values with more at their end")
+    t.check(walk(t, program, "out", 2, 8) == WHOLE and values() == wanted, "values with more at their end")
+    for at in (len(whole) - len(wanted), len(whole) - 1, len(whole) - len(wanted) - 30, 3):
+        whole = content(kept)
+        programs.write(kept, whole[:at] + bytes([whole[at] ^ 0x40]) + whole[at + 1:])
+        t.check(walk(t, program, "out", 2, 8) == WHOLE and values() == wanted, "values with another byte at %d" % at)
+    # One that was copied is taken, and has its time again.
+    written = os.stat(kept)
+    os.utime(kept, ns=(written.st_atime_ns, written.st_mtime_ns - 10**12))
+    taken = walk(t, program, "out", 2, 8) == WHOLE
+    now = os.stat(kept)
+    t.check(taken and (now.st_ino, now.st_mtime_ns) == (written.st_ino, written.st_mtime_ns), "values that were copied")
     lone = dict(real, missing=7)
     for ends in ("", "\n", "\n\n\n", "\r\n \r\n"):
         programs.write(t.path("r.csv"), ("v\n1\n\n2\n3\n4\n5\n6\n8" + ends).encode())

@@ -26,8 +26,19 @@ _function("hardswish", "hard_swish")
 _function("hardsigmoid", "hard_sigmoid")
 
 
+@op("softplus", merged=True)
+def softplus(e, n, x, beta=1, threshold=20):  # above the threshold PyTorch takes x itself, which softplus(x) is there, rounded
+    if beta != 1:
+        raise Refused("softplus with beta = %s: write F.softplus(%s * x) / %s" % (beta, beta, beta))
+    if threshold < 15:
+        raise Refused("softplus with a threshold of %s; from 15 on it is the function itself" % threshold)
+    return function_of(n, x, "softplus(%s)")
+
+
 @op("detach", merged=True)
 def detach(e, n, x):
+    if is_number(x):
+        return x
     return function_of(n, x, "stop_gradient(%s)") if x.dtype == "f32" else x
 
 

@@ -20,6 +20,8 @@ class Graph:
         self.data, self.weights = data, weights  # path -> numpy array
         self.inputs = data["inputs"]  # {"name", "shape", "dtype"}
         self.stored = {each["name"]: each for each in data["stored"]}  # parameters, buffers, constants: {"name", "path", "kind", "shape", "dtype"}
+        self.parameters = {each["path"] for each in data["stored"] if each["kind"] == "parameter"}
+        self.frozen = {each["path"] for each in data["stored"] if each.get("frozen")}
         self.outputs = data["outputs"]
         self.nodes = [Node(each) for each in data["nodes"]]
         for each in self.inputs:
@@ -184,6 +186,7 @@ def from_exported(program):
     signature = program.graph_signature
     specs = {spec.arg.name: spec for spec in signature.input_specs if hasattr(spec.arg, "name")}
     data = {"nodes": []}
+    frozen = {name for name, parameter in program.named_parameters() if not parameter.requires_grad}
     for node in program.graph.nodes:
         if node.op == "placeholder":
             kind = _plain_type(node.meta["val"])
@@ -195,7 +198,7 @@ def from_exported(program):
                 inputs.append({"name": node.name, **kind})
                 continue
             tensor = program.state_dict.get(spec.target, program.constants.get(spec.target))
-            stored.append({"name": node.name, "path": spec.target, "kind": name.split("_")[0], **kind})
+            stored.append({"name": node.name, "path": spec.target, "kind": name.split("_")[0], **kind, **({"frozen": True} if spec.target in frozen else {})})
             if tensor is not None:
                 weights[spec.target] = tensor.detach().cpu().to(torch.float32 if tensor.is_floating_point() else tensor.dtype).numpy()
         elif node.op == "call_function":

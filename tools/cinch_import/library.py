@@ -75,28 +75,42 @@ def without_gradient(e, read, ids, row):
     return e.by_index(read.shape, "f32", names, "where(%s, %s[%s], %s[%s])" % (condition, still.text, place, read.text, place)).with_merged(read.merged)
 
 
+def normed(e, x, centred, weight, bias, eps):
+    """A norm over the last axis in index notation, for one that has not the parameters of the library's, or shares them."""
+    x, names = e.named(x), letters(x.shape)
+    last, row, place = names[-1], names[:-1], ", ".join(names)
+    if centred:
+        mean = e.by_index(x.shape[:-1], "f32", row, "mean[%s] %s[%s]" % (last, x.text, place))
+        x = e.by_index(x.shape, "f32", names, "%s[%s] - %s[%s]" % (x.text, place, mean.text, ", ".join(row))).with_merged(x.merged)
+    square = e.by_index(x.shape[:-1], "f32", row, "mean[%s] %s[%s] ^ 2" % (last, x.text, place))
+    text = "%s[%s] / sqrt(%s[%s] + %s)" % (x.text, place, square.text, ", ".join(row), number_text(eps))
+    if weight is not None:
+        text += " * %s[%s]" % (e.named(e.get(weight)).text, last)
+    if bias is not None:
+        text += " + %s[%s]" % (e.named(e.get(bias)).text, last)
+    return e.by_index(x.shape, "f32", names, text).with_merged(x.merged)
+
+
 @op("layer_norm", merged=True)
 def layer_norm(e, n, x, axes, weight=None, bias=None, eps=1e-5, *rest):
     axis_of(x, -1)
     raw = n.args + [None] * (4 - len(n.args))
-    if len(axes) != 1 or raw[2] is None or raw[3] is None:
-        raise Refused("a layer norm over %d axes or without parameters" % len(axes))
-    local = part(e, n, with_options("layer_norm", eps=eps if eps != 1e-5 else None), [("weight", raw[2]), ("bias", raw[3])])
-    if not local:
-        raise Refused("a layer norm whose parameters are read elsewhere")
-    return called(local, x, x.shape)
+    if len(axes) != 1:
+        raise Refused("a layer norm over %d axes: join them by flatten, and apply one to the joined axis" % len(axes))
+    whole = raw[2] is not None and raw[3] is not None
+    local = whole and part(e, n, with_options("layer_norm", eps=eps if eps != 1e-5 else None), [("weight", raw[2]), ("bias", raw[3])])
+    return called(local, x, x.shape) if local else normed(e, x, True, raw[2], raw[3], eps)
 
 
 @op("rms_norm", merged=True)
 def rms_norm(e, n, x, axes, weight=None, eps=None):
     axis_of(x, -1)
-    if len(axes) != 1 or len(n.args) < 3 or n.args[2] is None:
-        raise Refused("an rms norm over %d axes or without parameters" % len(axes))
+    raw = n.args + [None] * (3 - len(n.args))
+    if len(axes) != 1:
+        raise Refused("an rms norm over %d axes: join them by flatten, and apply one to the joined axis" % len(axes))
     eps = 1.1920928955078125e-07 if eps is None else eps
-    local = part(e, n, with_options("rms_norm", eps=eps if eps != 1e-6 else None), [("weight", n.args[2])])
-    if not local:
-        raise Refused("an rms norm whose parameters are read elsewhere")
-    return called(local, x, x.shape)
+    local = raw[2] is not None and part(e, n, with_options("rms_norm", eps=eps if eps != 1e-6 else None), [("weight", raw[2])])
+    return called(local, x, x.shape) if local else normed(e, x, False, raw[2], None, eps)
 
 
 @op("group_norm", merged=True)

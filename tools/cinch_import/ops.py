@@ -46,7 +46,7 @@ def convert(layer, node):
     name = node.op.removeprefix("aten.").split(".")[0]
     function = OPS.get(name) or OPS.get(name.rstrip("_"))
     if function is None:
-        raise Refused("operation `%s` is not known here" % node.op)
+        raise Refused("operation `%s` is not known here: say it by others, or leave this part out of the model and write it into the program by hand" % node.op)
     # Operations of the library own their parameters; what is stored is not read as a value before they say so, but what they are applied to.
     lazy = function.__module__.endswith(".library")
     args = [unless_stored(layer, each) if lazy and (at or name == "embedding") else read(layer, each) for at, each in enumerate(node.args)]

@@ -70,6 +70,21 @@ def quoted(text):
     return '"%s"' % text.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t")
 
 
+def _freezes(paths, frozen):
+    """Lines that keep what `requires_grad = False` keeps: a whole part by one line, where all parameters in it stay."""
+    ours = [mine for mine, theirs in paths if theirs in frozen]
+    free = [mine for mine, theirs in paths if theirs not in frozen]
+    if ours and not free:
+        return ["  // Every parameter is frozen in the file; then there would be nothing to train, so none is here."]
+    lines = []
+    for mine in ours:
+        words = mine.split(".")
+        heads = [".".join(words[:count]) + "." for count in range(1, len(words))]
+        head = next((head for head in heads if not any(other.startswith(head) for other in free)), None)
+        lines.append('  freeze("%s")' % (head + "*" if head else mine))
+    return list(dict.fromkeys(lines))
+
+
 def program(graph, batch, weights):
     called, names = fields_of(graph)
     label = label_of({*called, *called.values()})
@@ -103,6 +118,7 @@ def program(graph, batch, weights):
              "  %s = %s(%s)" % (", ".join(firsts), name, ", ".join(called.values()))]
     text += [line % firsts[at] for line in loss]
     text += ["  predict %s = %s" % (each, kept[node]) for each, node in zip(names, graph.outputs)]
+    text += _freezes([pair for pair in paths if pair[1] in graph.parameters], graph.frozen)
     text += ["  optimizer adamw(lr = 1e-3, decay = 0.01)", "  steps 1000", "}", ""]
     return "\n".join(text), [theirs for _, theirs in paths]
 
