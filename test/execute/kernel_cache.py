@@ -39,6 +39,30 @@ def entries():
     return sorted(FOLDER.glob("*.kernel")) if FOLDER.exists() else []
 
 
+def of_a_gpu():
+    """Kernels of a GPU are found, too; their PTX is the same with and without the cache, on one processor and on all."""
+    source = programs.source("lm", PROGRAM)
+    for arch in ("sm_80", "h100"):
+        command = [programs.CINCH, source, "--target", "nvidia:" + arch, "--set", "train.precision=bf16"]
+
+        def emitted(what, *flags, one=False):
+            return programs.call((["taskset", "-c", str(min(os.sched_getaffinity(0)))] if one else []) + command + ["--emit", what, "-o", "-", *flags]).stdout
+
+        ptx, ir = emitted("ptx", "--no-kernel-cache"), emitted("nvvm", "--no-kernel-cache")
+        before = entries()
+        verdicts.expect(emitted("ptx") == ptx, "%s: the cache changes the PTX" % arch)
+        made = [path for path in entries() if path not in before]
+        verdicts.expect(len(made) > 10, "%s: %d kernels are kept" % (arch, len(made)))
+        good = {path: path.read_bytes() for path in made}
+        made[0].write_bytes(good[made[0]][:-1] + b"!")
+        made[1].write_bytes(b"")
+        verdicts.expect(emitted("ptx") == ptx and emitted("nvvm") == ir, "%s: found again" % arch)
+        verdicts.expect(all(path.read_bytes() == good[path] for path in made), "%s: damaged entries are made anew" % arch)
+        verdicts.expect(emitted("ptx", "--no-kernel-cache", one=True) == ptx, "%s: one processor and all of them" % arch)
+        for text, name in ((ptx, "ptx"), (ir, "nvvm")):
+            verdicts.expect("cinch_one_kernel" not in text and text.count("cinch_gate(") >= 1, "%s: names in the %s" % (arch, name))
+
+
 def main():
     os.environ["XDG_CACHE_HOME"] = str(CACHE)
     _, without, _ = compiled(PROGRAM, "without", "--no-kernel-cache", "--max-threads", "4")
@@ -81,6 +105,8 @@ def main():
     os.utime(FOLDER / "trimmed", (looked, looked))
     compiled(PROGRAM.replace("D = 64", "D = 80"), "wider", "--max-threads", "4")
     verdicts.expect(not old.exists() and sum(path.stat().st_size for path in entries()) < 2**30 and set(made) <= set(entries()), "the folder keeps its size")
+
+    of_a_gpu()
 
     # A folder that cannot be written is no error.
     os.environ["XDG_CACHE_HOME"] = "/proc/nowhere"
