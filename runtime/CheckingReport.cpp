@@ -277,7 +277,7 @@ void reportFailedGate() {
     warn("every kernel's outputs were finite when the step was replayed%s",
          meta.launchesAt < 0 ? " (none is described)" : "");
   if (bad >= 0 && run.step == 0) // no update was made yet
-    fail(kNumeric, "`%s` was not finite before the first step: the file that parameters were read from has such numbers",
+    fail(kNumeric, "`%s` was not finite before the first step: the file that parameters were read from has such numbers, or larger ones than f32 can hold",
          meta.parameters[bad].path);
   if (bad >= 0)
     fail(kNumeric,

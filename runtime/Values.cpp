@@ -96,7 +96,7 @@ void setValue(const char *written, const char *key, const char *text) {
     any = true;
     const bool turnsOff = each.zeroDecides && number && value == 0; // the range of `clip` begins above 0
     if (!number || (!holds(each.kind, value) && !turnsOff))
-      fail(kUsage, "--set %s: `%s` must be %s%s", written, key, nameOf(each.kind), number ? "" : ", in digits: 0.01 or 1e-2");
+      fail(kUsage, "--set %s: `%s` must be %s%s", written, key, nameOf(each.kind), number || *text == '-' ? "" : ", in digits, neither tiny nor huge: 0.01 or 1e-2");
     if (each.zeroDecides && (value == 0) != (each.file == 0)) {
       char now[40];
       fail(kUsage,

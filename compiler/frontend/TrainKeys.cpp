@@ -332,6 +332,7 @@ void Elaborator::readSchedule(const Setting &setting, Frame &frame) {
       required.push_back(name);
   };
   reads("warmup", schedule.warmup, atLeast0, false);
+  bool badAt = false;
   switch (schedule.kind) {
   case ScheduleKind::Linear:
   case ScheduleKind::Cosine:
@@ -355,6 +356,7 @@ void Elaborator::readSchedule(const Setting &setting, Frame &frame) {
         if (!good) {
           report(Code::E0603, arg.value->span, "`at` takes increasing whole numbers of at least 1, as in (30, 60)",
                  frame);
+          badAt = true;
           return;
         }
         schedule.at.push_back(*item.number.integer());
@@ -375,7 +377,7 @@ void Elaborator::readSchedule(const Setting &setting, Frame &frame) {
   }
   bool good = readOptions(word.text, word, readers, required, frame);
   bool both = schedule.every > 0 && !schedule.at.empty(), neither = schedule.every == 0 && schedule.at.empty();
-  if (good && schedule.kind == ScheduleKind::Step && (both || neither))
+  if (good && !badAt && schedule.kind == ScheduleKind::Step && (both || neither))
     report(Code::E0604, word.span, "`step` needs either `every = n` or `at = (a, b, ..)`", frame);
 }
 
