@@ -38,7 +38,7 @@ bool Compilation::generateDeviceCode() {
     addText(*kernels, "cinch_device_kernels", names);
     requireSymbol(*kernels, "cinch_open_device"); // the runtime's part for GPUs is linked where somebody asks for it
     if (!options.assembler.empty()) {
-      target::Assembled made = target::assemble(options.assembler, deviceCode.ptx, options.target.arch);
+      target::Assembled made = target::assemble(options.assembler, deviceCode.ptx, options.target.arch, target::KernelCache(options.kernelCache));
       assembled = made.error.empty() ? "code         PTX, and machine code for " + options.target.arch + " by " + options.assembler
                                      : "code         PTX alone: " + options.assembler + ": " + made.error;
       if (made.error.empty())

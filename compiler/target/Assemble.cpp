@@ -2,11 +2,13 @@
 #include "compiler/target/Assemble.h"
 
 #include "llvm/ADT/SmallString.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Program.h"
 #include "llvm/Support/raw_ostream.h"
+#include "llvm/Support/xxhash.h"
 
 #include <cstdlib>
 
@@ -45,7 +47,18 @@ static std::string contentOf(StringRef path) {
   return file ? (*file)->getBuffer().str() : "";
 }
 
-Assembled assemble(const std::string &assembler, const std::string &ptx, const std::string &arch) {
+// Everything that decides the machine code; "": nothing is known of the assembler.
+static std::string keyOf(const std::string &assembler, const std::string &ptx, const std::string &arch) {
+  sys::fs::file_status status;
+  if (sys::fs::status(assembler, status))
+    return "";
+  const std::string all = ptx + "\n" + arch + "\n" + assembler + "\n" + std::to_string(status.getSize()) + "\n" +
+                          std::to_string(status.getLastModificationTime().time_since_epoch().count());
+  const XXH128_hash_t hash = xxh3_128bits(arrayRefFromStringRef(all));
+  return "cubin_" + utohexstr(hash.high64, true, 16) + utohexstr(hash.low64, true, 16);
+}
+
+static Assembled runAssembler(const std::string &assembler, const std::string &ptx, const std::string &arch) {
   TemporaryFile input("ptx"), output("cubin"), words("txt");
   for (const TemporaryFile *file : {&input, &output, &words})
     if (file->error)
@@ -71,6 +84,20 @@ Assembled assemble(const std::string &assembler, const std::string &ptx, const s
   }
   std::string cubin = contentOf(output.path);
   return {cubin, cubin.empty() ? "it wrote nothing" : ""};
+}
+
+Assembled assemble(const std::string &assembler, const std::string &ptx, const std::string &arch, const KernelCache &cache) {
+  const std::string key = keyOf(assembler, ptx, arch);
+  if (key.empty())
+    return runAssembler(assembler, ptx, arch);
+  if (auto bytes = cache.find(key))
+    return {std::string(bytes->begin(), bytes->end()), ""};
+  Assembled made = runAssembler(assembler, ptx, arch);
+  if (made.error.empty()) {
+    cache.keep(key, made.cubin);
+    cache.trim();
+  }
+  return made;
 }
 
 } // namespace cinch::target

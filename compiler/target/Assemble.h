@@ -3,6 +3,8 @@
 #ifndef CINCH_COMPILER_TARGET_ASSEMBLE_H
 #define CINCH_COMPILER_TARGET_ASSEMBLE_H
 
+#include "compiler/target/KernelCache.h"
+
 #include <string>
 
 namespace cinch::target {
@@ -14,7 +16,8 @@ struct Assembled {
   std::string cubin; // "": there is none
   std::string error; // why, in a line
 };
-Assembled assemble(const std::string &assembler, const std::string &ptx, const std::string &arch);
+// What the same file made of the same PTX before is found again in the cache.
+Assembled assemble(const std::string &assembler, const std::string &ptx, const std::string &arch, const KernelCache &);
 
 } // namespace cinch::target
 #endif

@@ -25,7 +25,6 @@
 #include "llvm/Target/TargetMachine.h"
 
 #include <atomic>
-#include <thread>
 
 using namespace llvm;
 
@@ -91,7 +90,9 @@ std::string textOf(mlir::func::FuncOp function) {
   });
   function->print(out, flags);
   out << "\n}\n";
-  return text = replaced(replaced(replaced(text, "@" + name + "_", ("@" + kName + "_").str()), "@" + name + "(", ("@" + kName + "(").str()), "@" + name + " ", ("@" + kName + " ").str());
+  for (const char *behind : {"_", "(", " "})
+    text = replaced(text, "@" + name + behind, ("@" + kName + behind).str());
+  return text;
 }
 
 // What decides the code beside the text.
@@ -130,13 +131,7 @@ void compile(std::vector<Work *> missing, const std::string &arch, const KernelC
         cache.keep(work.key, bytesOf(work.piece));
     }
   };
-  std::vector<std::thread> pool;
-  for (int i = 1; i < std::min<int>(threads, int(missing.size())); ++i)
-    pool.emplace_back(run);
-  if (!missing.empty())
-    run();
-  for (std::thread &thread : pool)
-    thread.join();
+  onThreads(threads, missing.size(), run);
   if (!missing.empty())
     cache.trim();
 }

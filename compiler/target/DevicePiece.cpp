@@ -185,6 +185,10 @@ DevicePiece compilePiece(StringRef text, const DeviceKernel &kernel, mlir::MLIRC
     piece.error = (read ? "a kernel cannot be lowered" : "a kernel cannot be read again") + (said.empty() ? "" : ": " + said);
     return piece;
   }
+  if (!module->getFunction(kernel.name)) {
+    piece.error = "a kernel was lost";
+    return piece;
+  }
   setTarget(*module, machine);
   addEntry(*module, kernel);
   writeCode(*module, machine, piece);

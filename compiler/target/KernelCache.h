@@ -1,5 +1,5 @@
-// KernelCache.h: object code of kernels that was generated before, in $XDG_CACHE_HOME/cinch/kernels. Nothing depends on it but time:
-// an entry that cannot be read or is damaged counts as absent, one that cannot be written is left out.
+// KernelCache.h: code of kernels that was generated before (objects of a CPU, PTX and machine code of a GPU), in $XDG_CACHE_HOME/cinch/kernels.
+// Nothing depends on it but time: an entry that cannot be read or is damaged counts as absent, one that cannot be written is left out.
 #ifndef CINCH_COMPILER_TARGET_KERNELCACHE_H
 #define CINCH_COMPILER_TARGET_KERNELCACHE_H
 

@@ -20,7 +20,6 @@
 #include "llvm/Target/TargetMachine.h"
 
 #include <atomic>
-#include <thread>
 
 using namespace mlir;
 
@@ -131,13 +130,7 @@ KernelObjects compileKernels(ModuleOp kernels, const std::string &cpu, const Ker
         cache.keep(missing[i].object->symbol, missing[i].object->bytes);
     }
   };
-  std::vector<std::thread> pool;
-  for (int i = 1; i < std::min<int>(threads, int(missing.size())); ++i)
-    pool.emplace_back(run);
-  if (!missing.empty())
-    run();
-  for (std::thread &thread : pool)
-    thread.join();
+  onThreads(threads, missing.size(), run);
   for (const Work &work : missing)
     if (!work.error.empty())
       result.error = work.error;

@@ -3,6 +3,10 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
+#include <algorithm>
+#include <thread>
+#include <vector>
+
 using namespace mlir;
 
 namespace cinch::target {
@@ -19,6 +23,16 @@ void mergeConstants(func::FuncOp function) {
       constant.erase();
     }
   });
+}
+
+void onThreads(int threads, size_t jobs, llvm::function_ref<void()> work) {
+  std::vector<std::thread> pool;
+  for (size_t i = 1; i < std::min<size_t>(size_t(std::max(1, threads)), jobs); ++i)
+    pool.emplace_back(work);
+  if (jobs > 0)
+    work();
+  for (std::thread &thread : pool)
+    thread.join();
 }
 
 } // namespace cinch::target

@@ -268,13 +268,19 @@ def machine_code():
     data, source = arrays("code-data"), mlp("code")
     wanted = trained_on_cpu(source, data, "code")
     good, bad = programs.FOLDER / "good-ptxas", programs.FOLDER / "bad-ptxas"
-    good.write_text('#!/bin/sh\n[ "$1" = -arch=sm_80 ] && grep -q "entry cinch_gate" "$2" && printf "\\177ELF code" > "$4"\n')
+    asked_for = programs.FOLDER / "assembled.txt"
+    good.write_text('#!/bin/sh\necho once >> ' + str(asked_for) + '\n[ "$1" = -arch=sm_80 ] && grep -q "entry cinch_gate" "$2" && printf "\\177ELF code" > "$4"\n')
     bad.write_text('#!/bin/sh\necho "ptxas fatal: no such architecture" >&2\nexit 255\n')
     for path in (good, bad):
         path.chmod(0o755)
     said = programs.call([programs.CINCH, source, "--target", "nvidia", "--ptxas", bad, "-o", programs.FOLDER / "code-bad"]).stdout
     verdicts.expect("PTX alone: %s: ptxas fatal: no such architecture" % bad in said, said)
     program = standin.Program(source, "code", "--ptxas", good)
+    again = standin.Program(source, "code-again", "--ptxas", good)
+    verdicts.expect(again.exe.read_bytes() == program.exe.read_bytes() and asked_for.read_text() == "once\n", "machine code is made once and found again")
+    os.utime(good, (1, 1))
+    standin.Program(source, "code-anew", "--ptxas", good)
+    verdicts.expect(asked_for.read_text() == "once\n" * 2, "another assembler makes it anew")
     for number, (settings, taken) in enumerate((({"capability": 86}, True), ({"capability": 90}, False), ({"capability": 80, "fail": "cubin"}, True))):
         out = programs.FOLDER / ("code%d-out" % number)
         asked, _ = log_of(program, "--data", data, "--out", out, "--quiet", **settings)
