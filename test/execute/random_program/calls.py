@@ -114,6 +114,7 @@ class Call(Op):
 class Coupling(Call):
     """A call of a reversible layer, or of a chain of them, whose two results become one."""
 
+    MOST_GROWTH = 1000
     takes_expressions = is_expression = False
 
     def line(self, name, arguments, mark, node):
@@ -122,10 +123,13 @@ class Coupling(Call):
 
     def value(self, context, node, values):
         use, number = self.instance, getattr(node, "number", 0)
+        least = min(np.abs(value).max(initial=0) for value in values)
         for block, path in zip(use.blocks(), use.paths("")):
             before = context.inside(path, (number,) if block is None else (number, block))
             values = evaluate(use.body, values, context)
             context.leave(before)
+            if not max(np.abs(value).max(initial=0) for value in values) <= self.MOST_GROWTH * least:
+                raise Invalid("a stream that grows so much is rebuilt with few digits")
         return values[0] + 0.5 * values[1]
 
 
