@@ -226,7 +226,7 @@ bool saveCheckpoint(int rule, bool pending, Path *saved) {
 static bool isBetter(int rule, double value) {
   static bool warned = false;
   double best = bestOfRule[rule];
-  if (value != value && !warned) {
+  if (value != value && run.meta.every[rule].best[0] && !warned) {
     warn("step %lld: `%s`, by which the best is found, is not a number: it counts as no better", (long long)run.step, run.meta.every[rule].best);
     warned = true;
   }

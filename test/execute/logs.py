@@ -257,6 +257,15 @@ def full_for_a_while():
         expect(seen == sorted(seen) and gaps == 1, "%s: a row a step, but for one gap; %d gaps" % (name, gaps))
 
 
+def best_that_is_none():
+    """A metric that is not a number is said once, and only where something is found by it."""
+    folder = data("nan")
+    rules = "  optimizer sgd(lr = 0.01)\n  steps 6\n  metric q = mean[B] log(p - p - 1)\n  every 1 eval(valid)\n  every 2 checkpoint(\"run\", keep = 2%s)\n"
+    for best, count in (("", 0), (", best = min(q)", 1)):
+        said = programs.call([program("nan%d" % count, rules % best), "--data", folder, "--out", programs.FOLDER / ("nan%d-out" % count)]).stdout
+        expect(said.count("is not a number: it counts as no better") == count, "%d warnings: %s" % (count, said))
+
+
 def folders():
     """What a user keeps beside checkpoints stays there, a folder or a file, and no run fails on it; who only reads deletes nothing."""
     rules = "  optimizer sgd(lr = 0.01)\n  steps 10\n  every 5 checkpoint(\"./run//\", keep = 2)\n"
@@ -440,7 +449,8 @@ train m on train seed 1 {
 
 
 def main():
-    tests = (many_metrics, two_evaluations, rows_of_best, stopped_in_evaluation, small_losses_on_a_terminal, folders, same_table_at_once, many_files, wide_table, constant_column)
+    tests = (many_metrics, two_evaluations, rows_of_best, stopped_in_evaluation, best_that_is_none, small_losses_on_a_terminal, full_for_a_while, folders, same_table_at_once,
+             many_files, wide_table, constant_column)
     for test in tests:
         if len(sys.argv) == 1 or any(name in test.__name__ for name in sys.argv[1:]):
             test()
