@@ -99,7 +99,7 @@ static void join(std::vector<solve::LadderPoint> &ladder, const std::vector<solv
 }
 
 // Prices a step without copies of weights. That products round what they read takes registers and instructions which the price of a product does not
-// count, so that it may say that copies are worth nothing. On an H200 and on CPUs they were: without a limit of memory, a step without them
+// count, so that it may say that copies are worth nothing. On an H200 and on CPUs steps with them were quicker: without a limit of memory, a step without them
 // is priced no lower than the one with them. What a profile prints of its kernels is priced likewise.
 void Compilation::makeDearerWithoutCopies(ArrayRef<func::FuncOp> ways, size_t way, const DecideOptions &wanted) {
   if (!lacksCopies(ways[way]))
