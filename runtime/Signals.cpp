@@ -1,5 +1,5 @@
-// Signals.cpp: SIGINT, SIGTERM and the end of the terminal ask the run to save and leave; a second one ends it at once. Before there is anything
-// to save, or another process to be told, the first one does.
+// Signals.cpp: SIGINT, SIGTERM and the end of the terminal ask the run to save and leave; a second one, if it is not of the same moment, ends it at once.
+// Before there is anything to save, or another process to be told, the first one does.
 #include "runtime/Checkpoint.h"
 #include "runtime/Output.h"
 #include "runtime/Peers.h"
@@ -7,6 +7,7 @@
 #include "runtime/Times.h"
 #include <signal.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 namespace cinch::rt {
@@ -15,15 +16,27 @@ static volatile sig_atomic_t requested = 0;
 static volatile sig_atomic_t answers = 0; // the run looks whether it shall stop
 static volatile sig_atomic_t isSaved = 0; // all that is left is to leave: launchers ask for that, too, as soon as the first process has left
 
+// `timeout` and others signal the process and then its whole group: what comes so soon after the first is the same wish.
+constexpr double kAtOnce = 0.1; // seconds
+static double askedAt = 0;
+static double now() {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
+}
+
 static void request(int signal) {
   if (!answers) {
     static const char text[] = "stopped before the first step; nothing is to be saved\n";
     (void)!write(STDOUT_FILENO, text, sizeof text - 1);
     _exit(kSaved);
   }
-  if (requested)
+  if (!requested) {
+    askedAt = now();
+    requested = signal;
+  } else if (now() - askedAt > kAtOnce) {
     _exit(isSaved ? int(kSaved) : 128 + signal);
-  requested = signal;
+  }
 }
 
 void answerSignals() { answers = 1; }

@@ -193,6 +193,15 @@ def test_signals(t):
         t.check(
             process.returncode == 75 and "saved in" in out, "signal %d saves and leaves with 75" % number, out[-300:]
         )
+    # `timeout` and others signal a process and then its group: two at once are one wish. Both are there when the process goes on.
+    process = subprocess.Popen([program, "--data", data, "--out", "a", "--resume"], cwd=t.folder, stdout=subprocess.PIPE)
+    for line in process.stdout:
+        if line.startswith(b"step "):
+            break
+    for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGINT, signal.SIGCONT):
+        process.send_signal(number)
+    out = process.communicate(timeout=120)[0].decode()
+    t.check(process.returncode == 75 and "saved in" in out, "two signals at once", "%s %s" % (process.returncode, out[-300:]))
     t.check(len(checkpoints(t, "a")) == 2, "the last two are there", str(checkpoints(t, "a")))
     last = int(checkpoints(t, "a")[-1][5:13])
     t.call(program, "--data", data, "--out", "b", "--steps", last)
