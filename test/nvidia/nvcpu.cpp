@@ -5,7 +5,7 @@
 // the alignment that it claims: a GPU stops where that is not so, and a CPU would not.
 // Comments `; NAME: LINES` say which lines of a program kernel NAME serves (cinch --emit nvvm); the stand-in names them with the kernel.
 // Faults can be planted: barrier:N leaves out the N-th barrier, shuffle:N takes the N-th shuffle from the lane beside, access:N moves
-// the N-th access to the arena behind it, align:N moves the N-th access of two bytes and more to the arena or to shared memory by half of its
+// the N-th access of the program's own kernels to the arena behind it, align:N moves the N-th access of two bytes and more to the arena or to shared memory by half of its
 // alignment, wait:N lets the N-th wait for copies leave one group more on its way, copy:N and matrix:N move
 // the N-th copy into shared memory, and the N-th matrix read from it, by 16 bytes, source:N reads the N-th copy from behind the arena, rounding:N leaves
 // out the N-th rounding to tf32.
@@ -316,7 +316,8 @@ static void showAccesses(Module &module) {
       uint64_t bytes = module.getDataLayout().getTypeStoreSize(getLoadStoreType(&instruction));
       bool isShared = at->getType()->getPointerAddressSpace() == kShared;
       Value *plain = at->getType() == pointer ? at : b.CreateAddrSpaceCast(at, pointer);
-      if (!isShared && fault.isHere("access"))
+      // Those of the gate run only where values of several workers or evaluations meet.
+      if (!isShared && function.getName().starts_with("kernel_") && fault.isHere("access"))
         plain = b.CreatePtrAdd(plain, b.getInt64(uint64_t(1) << 40));
       const uint64_t alignment = getLoadStoreAlignment(&instruction).value();
       if (alignment > 1 && fault.isHere("align"))
