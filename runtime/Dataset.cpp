@@ -132,11 +132,11 @@ static void matchRows(FieldFile &file, const FieldSpec &field, const Shape &inFi
   file.examples = inFile.dims[0];
   int64_t left = file.dataEnd - file.dataOffset;
   if (file.exampleStep && left / file.exampleStep < file.examples)
-    fail(kData, "%s: the file is truncated: its header says %lld examples of %lld bytes, %lld bytes are there",
-         file.path.text, (long long)file.examples, (long long)file.exampleStep, (long long)left);
+    fail(kData, "%s: field `%s` is truncated: its header says %lld examples of %lld bytes, %lld bytes are there",
+         file.path.text, field.name, (long long)file.examples, (long long)file.exampleStep, (long long)left);
   if (left != file.examples * file.exampleStep)
-    fail(kData, "%s: %lld bytes follow the %lld examples that its header announces", file.path.text,
-         (long long)(left - file.examples * file.exampleStep), (long long)file.examples);
+    fail(kData, "%s: field `%s`: %lld bytes follow the %lld examples that its header announces", file.path.text,
+         field.name, (long long)(left - file.examples * file.exampleStep), (long long)file.examples);
 }
 
 static void openWindows(FieldFile &file, const DatasetSpec &spec, bool tokens) {
@@ -170,6 +170,8 @@ static void openRecords(FieldFile &file, const DatasetSpec &spec, int number) {
   file.count = spec.fields[number].shape.count();
   file.exampleStep = record;
   file.dataOffset = spec.header + before;
+  if (file.size == spec.header)
+    fail(kData, "%s: no record stands behind its header of %lld bytes", file.path.text, (long long)spec.header);
   if (file.size < spec.header || (file.size - spec.header) % record)
     fail(kData, "%s: %lld bytes are no header of %lld and whole records of %lld bytes", file.path.text, (long long)file.size,
          (long long)spec.header, (long long)record);

@@ -32,7 +32,7 @@ Directory findDirectory(const FieldFile &file) {
     fail(kData, "%s: the file is truncated: %lld bytes are no NPZ file", file.path.text, (long long)file.size);
   readDataHeader(file, end, 22, file.size - 22, "NPZ");
   if (number(end, 4) != 0x06054b50)
-    fail(kData, "%s: not an NPZ file, or truncated: it does not end like a ZIP file", file.path.text);
+    fail(kData, "%s: not an NPZ file, or truncated: it does not end like a ZIP file without a comment", file.path.text);
   Directory directory = {int64_t(number(end + 16, 4)), int64_t(number(end + 10, 2))};
   if (directory.offset != 0xffffffff && directory.entries != 0xffff)
     return directory;
@@ -147,7 +147,13 @@ Shape findNpzArray(FieldFile &file, const char *name, const char *set, const cha
       file.storedAt = int64_t(data), file.storedEnd = int64_t(data + size), file.storedCrc = uint32_t(number(entry + 16, 4));
     else
       unpack(file, name, int64_t(data), int64_t(data + packed), int64_t(size), uint32_t(number(entry + 16, 4)), set, field, out);
-    return readNpyHeader(file);
+    const char *path = file.path.text;
+    Text both;
+    both.add("%s, array `%s`", path, name);
+    file.path.text = both.data; // for what is wrong with its header
+    const Shape shape = readNpyHeader(file);
+    file.path.text = path;
+    return shape;
   }
   fail(kData, "%s: there is no array `%s` in it; it has %s", file.path.text, name, names.size ? names.data : "none");
 }

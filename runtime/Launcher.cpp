@@ -54,15 +54,21 @@ bool findSlurmMaster(char (&host)[256], char (&port)[16]) {
 Launcher findLauncher() {
   for (const Variables &variables : known) {
     Launcher found;
-    if ((variables.needed && !getenv(variables.needed)) || !isSet(variables.rank) || !isSet(variables.world))
+    const bool both = isSet(variables.rank) && isSet(variables.world);
+    // Of those that people set by hand one is forgotten now and then. Others stand in the environment for other reasons, too.
+    const bool byHand = variables.transport == Transport::Tcp && (isSet(variables.rank) || isSet(variables.world)) && (isSet("MASTER_ADDR") || isSet("MASTER_PORT"));
+    if ((variables.needed && !getenv(variables.needed)) || (!both && !byHand))
       continue;
-    if (!readCount(variables.rank, found.rank))
-      found.wrong = variables.rank;
-    else if (!readCount(variables.world, found.world))
-      found.wrong = variables.world;
     found.transport = variables.transport;
     found.who = variables.who;
-    readCount(variables.worldHere, found.worldHere);
+    if (!both)
+      found.missing = isSet(variables.rank) ? variables.world : variables.rank;
+    else if (!readCount(variables.rank, found.rank))
+      found.wrong = variables.rank;
+    else if (!readCount(variables.world, found.world) || found.world < 1)
+      found.wrong = variables.world, found.least = 1;
+    else if (isSet(variables.worldHere) && (!readCount(variables.worldHere, found.worldHere) || found.worldHere < 1))
+      found.wrong = variables.worldHere, found.least = 1;
     return found;
   }
   return Launcher();

@@ -12,7 +12,9 @@ struct Launcher {
   const char *who = nullptr;     // that says so: "torchrun (RANK, WORLD_SIZE)"; null: nobody
   int64_t rank = 0, world = 1;
   int64_t worldHere = 0;         // processes on this machine; 0: not said
-  const char *wrong = nullptr;   // the name of a variable that should be a number, and is none
+  const char *wrong = nullptr;   // the name of a variable that should be a number of at least `least`, and is none
+  int64_t least = 0;
+  const char *missing = nullptr; // the name of a variable without which the others that are set say nothing
 };
 // Where worker 0 can be called, if Slurm says it: the first machine of the step, and a port that other steps do not have. False: it does
 // not.

@@ -101,8 +101,9 @@ bool controlWaits(const Link &);
 void expectBulk(Link &, char *into, int64_t bytes);
 void awaitBulk(Link &);
 
-// Seconds after which a link on which nothing is heard is a loss: before who waits for a message gives up, and blames whom it waits for.
-inline double silenceOf(double timeout) { return timeout * 3 / 4; }
+// A link on which nothing is heard for workerTimeout is a loss. Who waits for a message gives up after so many seconds: later, as it blames whom it
+// waits for, who may be waiting for the silent one.
+inline double longestWait() { return workerTimeout * 4 / 3; }
 
 // For transports: where the payload of a frame goes; then that it is complete.
 char *placeOf(Link &, const FrameHead &);

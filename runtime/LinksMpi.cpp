@@ -337,7 +337,7 @@ void arenaReady() {
 }
 
 [[noreturn]] void move() {
-  const double beat = workerTimeout / 8 < 1 ? workerTimeout / 8 : 1, silence = silenceOf(workerTimeout);
+  const double beat = workerTimeout / 8 < 1 ? workerTimeout / 8 : 1, silence = workerTimeout;
   double before = monotonicSeconds();
   for (Rest rest;;) {
     uint32_t woken = wakeUp.now();

@@ -103,7 +103,7 @@ bool readFrames(Link &link) {
 void *move(void *) {
   const int64_t count = programWorkers();
   pollfd *polled = allocateArray<pollfd>(count + 1);
-  const double beat = workerTimeout / 8 < 1 ? workerTimeout / 8 : 1, silence = silenceOf(workerTimeout);
+  const double beat = workerTimeout / 8 < 1 ? workerTimeout / 8 : 1, silence = workerTimeout;
   for (double now = monotonicSeconds();; now = monotonicSeconds()) {
     polled[count] = {wakeUp, POLLIN, 0};
     for (int64_t i = 0; i < count; ++i) {

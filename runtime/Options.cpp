@@ -208,7 +208,12 @@ void chooseTransport(Options &options, const Meta &meta) {
   Launcher launcher = findLauncher();
   const bool alone = options.command == Options::Info || (options.transportGiven && options.transport == Transport::Threads);
   if (launcher.wrong && !alone)
-    fail(kUsage, "%s is `%s`; expected a number, or --transport threads for a run of one process", launcher.wrong, getenv(launcher.wrong));
+    fail(kUsage, "%s is `%s`; expected a whole number from %lld, or --transport threads for a run of one process", launcher.wrong, getenv(launcher.wrong),
+         (long long)launcher.least);
+  if (launcher.missing && !alone) // each process would train the whole by itself, into one folder
+    fail(kUsage, "%s is not set, but others of RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are: every process needs all four, as torchrun sets them; "
+                 "--transport threads makes this a run of one process",
+         launcher.missing);
   if (launcher.who && launcher.rank >= launcher.world && !alone) // of a world of one it would train the whole, into the folder of the others
     fail(kUsage, "%s made this process number %lld of %lld; numbers begin at 0", launcher.who, (long long)launcher.rank, (long long)launcher.world);
   if (count == 1) {

@@ -181,7 +181,7 @@ double *waitedElsewhere;
 double waited(int64_t worker) { return worker && waitedElsewhere ? waitedElsewhere[worker] : workers[0].waited; }
 
 void endCall() {
-  double limit = workers[0].context.checking ? 0 : workerTimeout;
+  double limit = workers[0].context.checking ? 0 : longestWait();
   if (!waitedElsewhere) {
     waitedElsewhere = allocateArray<double>(programWorkers());
     memset(waitedElsewhere, 0, size_t(programWorkers()) * sizeof(double));

@@ -203,12 +203,12 @@ static void awaitPeer(Worker &worker, Link &link, uint32_t *word, uint32_t value
     double begun;
     ~Timed() { worker.waited += monotonicSeconds() - begun; }
   } timed = {worker, begun};
-  TimeLimit limit(workerTimeout);
+  TimeLimit limit(longestWait());
   while (!awaitFor(word, value, sleepers, TimeLimit::kLook)) {
     if (ownWorker != 0 && controlWaits(links[0]))
       serve();
     if (limit.isOver() && !worker.context.checking)
-      lostWorker(link.worker, Loss::Waited, workerTimeout);
+      lostWorker(link.worker, Loss::Waited, longestWait());
   }
 }
 

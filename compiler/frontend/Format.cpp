@@ -150,7 +150,8 @@ private:
 
   // Semicolons, comments and line ends before token i; then the line stands where the token goes.
   void writeGap(const Gap &gap, size_t i) {
-    if (gap.semicolon && !out.empty() && tokens[i].kind != Kind::RBrace && gap.newlines == 0 && gap.comments.empty())
+    const bool ends = tokens[i].kind == Kind::RBrace || tokens[i].kind == Kind::End; // and the statement with it
+    if (gap.semicolon && !out.empty() && !ends && gap.newlines == 0 && gap.comments.empty())
       out += ";";
     for (const Gap::Comment &comment : gap.comments) {
       if (comment.ownLine) {

@@ -88,7 +88,7 @@ struct Flags {
   cl::opt<std::string> shards{"shards", cl::desc("workers that share every layer, in the place of the program's `shards`"), cl::value_desc("T"), COMPILING};
   cl::opt<std::string> schedule{"schedule", cl::desc("in which order they work: naive, gpipe, 1f1b (the default), 2bw, interleaved, zb-h1 or zbv"),
                                 cl::value_desc("NAME"), COMPILING};
-  cl::opt<std::string> chunks{"chunks", cl::desc("stages of a worker: interleaved 2 or more (default 2), zbv 2, else 1"), cl::value_desc("V"), COMPILING};
+  cl::opt<std::string> chunks{"chunks", cl::desc("stages of a worker: interleaved any number (default 2), zbv 2, else 1"), cl::value_desc("V"), COMPILING};
   cl::opt<std::string> transportReserve{"transport-reserve",
                                         cl::desc("bytes of a worker's budget for an MPI library (without it, its memory is beside the budget)"),
                                         cl::value_desc("SIZE"), COMPILING};
@@ -450,6 +450,8 @@ static void readProduct(const Flags &f, CommandLine &line) {
     usage("--emit " + line.emit + " is about a GPU; it needs --target nvidia");
   if (!line.saveNvvm.empty() && !line.target.isDevice())
     usage("--save-nvvm is about a GPU; it needs --target nvidia");
+  if (f.report.getNumOccurrences() && (line.stopAfter ? *line.stopAfter < Phase::Planned : line.emit == "nn"))
+    usage("--report is about a plan, and " + (line.stopAfter ? "--stop-after " + f.stopAfter : "--emit nn") + " ends before there is one");
   line.output = f.output;
   line.hasOutput = f.output.getNumOccurrences() > 0;
 }

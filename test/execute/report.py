@@ -199,6 +199,9 @@ def refused():
 
 def unwritable():
     program = programs.HERE / "mlp.cinch"
+    for early in (["--emit", "nn"], ["--stop-after", "differentiated"]):
+        done = programs.call([programs.CINCH, program, "--report", programs.FOLDER / "early.html", *early], allowed=(2,))
+        verdicts.expect(done.returncode == 2 and "before there is one" in done.stdout, "a report of no plan: " + done.stdout)
     done = programs.call([programs.CINCH, "plan", program, "--report", programs.FOLDER / "none" / "x.html"], allowed=(5,))
     verdicts.expect(done.returncode == 5 and "cannot write" in done.stdout, "a report that cannot be written: " + done.stdout)
     done = programs.call([programs.CINCH, "plan", program, "--report", ""], allowed=(2,))

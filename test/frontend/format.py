@@ -82,6 +82,8 @@ def main():
     expect(fmt(TIDY)[1] == TIDY, "what is formatted stays")
     code, out, err = fmt("dim B = 4 batch; // a\ndim C = 3;// b\n\n; // c\ndim D = 1")
     expect(code == 0 and out == "dim B = 4 batch // a\ndim C = 3 // b\n\n// c\ndim D = 1\n", "comments behind `;`\n%s%s" % (out, err))
+    code, out, err = fmt("dim B = 2 batch;")
+    expect(code == 0 and out == "dim B = 2 batch\n", "a `;` at the end of a file without a line end\n%s%s" % (out, err))
     count = 0
     for path in programs():
         text = path.read_text()

@@ -36,7 +36,6 @@ struct Factor {
   int significand = 0, exponent = 0;
   bool finite = true;
   float value = 0;
-  Factor() = default;
   explicit Factor(uint16_t half) : Factor(uint32_t(half) << 16, kBF16) {}
   // Of the upper bits of an f32.
   Factor(uint32_t word, int fraction) {
@@ -47,6 +46,16 @@ struct Factor {
     finite = field != 255;
     if (word >> 31)
       significand = -significand;
+  }
+};
+
+// A row of a matrix, or a column: 16 numbers of bf16, or 8 of tf32. Its parts lie apart, so that a processor works on all numbers at once.
+struct Factors {
+  int32_t significand[16] = {}, exponent[16] = {}, special[16] = {}; // special: 1 for an infinity and for what is no number
+  float value[16] = {};
+  void set(int k, Factor factor) {
+    significand[k] = factor.significand, exponent[k] = factor.exponent;
+    value[k] = factor.value, special[k] = !factor.finite;
   }
 };
 
@@ -63,22 +72,25 @@ inline float cut(int64_t sum, int quantum) {
     size = lost > 63 ? 0 : size >> lost;
     quantum = least;
   }
-  double value = std::ldexp(double(size), quantum); // 24 bits: exact
+  const uint64_t power = uint64_t(quantum + 1023) << 52; // 2^quantum, which is no subnormal number of f64
+  double value;
+  memcpy(&value, &power, 8);
+  value *= double(size); // 24 bits: exact
   if (value >= 0x1p128)
     value = INFINITY;
   return float(sum < 0 ? -value : value);
 }
 
-// So many of them at once.
-inline float addProducts(Kind kind, int products, int fraction, const Factor *a, const Factor *b, float sum) {
+// So many of them at once, from the `first` on. Every product fits into 32 bits with what it is shifted up by, and so does the sum of all.
+template <int products, int fraction> float addProducts(int bits, const Factors &a, const Factors &b, int first, float sum) {
   const int leastExponent = -126 - fraction;
-  bool finite = std::isfinite(sum);
-  for (int k = 0; k < products; ++k)
-    finite = finite && a[k].finite && b[k].finite;
-  if (!finite) {
+  int32_t special = !std::isfinite(sum);
+  for (int k = first; k < first + products; ++k)
+    special |= a.special[k] | b.special[k];
+  if (special) {
     double plain = sum;
-    for (int k = 0; k < products; ++k)
-      plain += double(a[k].value) * double(b[k].value);
+    for (int k = first; k < first + products; ++k)
+      plain += double(a.value[k]) * double(b.value[k]);
     return float(plain);
   }
   uint32_t word;
@@ -86,38 +98,37 @@ inline float addProducts(Kind kind, int products, int fraction, const Factor *a,
   const int field = word >> 23 & 255;
   const int64_t ofSum = int64_t(word & 0x7fffff) | (field ? 1 << 23 : 0); // times 2^(its exponent - 23)
   const int exponentOfSum = field ? field - 127 : -126;
-  int largest = ofSum && exponentOfSum > leastExponent ? exponentOfSum : leastExponent;
-  for (int k = 0; k < products; ++k)
-    if (a[k].significand && b[k].significand && a[k].exponent + b[k].exponent > largest)
-      largest = a[k].exponent + b[k].exponent;
-  const int quantum = largest - 23 - kind.bits;
-  int64_t total = 0;
-  auto join = [&](int64_t size, bool negative, int least) { // size * 2^least, cut to the quantum; 16 bits of a product (tf32: 22), 24 of the sum
-    int lost = quantum - least;
-    size = lost > 63 ? 0 : lost >= 0 ? size >> lost : size << -lost;
-    total += negative ? -size : size;
-  };
+  int32_t product[products], exponent[products];
+  int32_t largest = ofSum && exponentOfSum > leastExponent ? exponentOfSum : leastExponent;
   for (int k = 0; k < products; ++k) {
-    int64_t product = int64_t(a[k].significand) * b[k].significand;
-    if (product)
-      join(product < 0 ? -product : product, product < 0, a[k].exponent + b[k].exponent - 2 * fraction);
+    product[k] = a.significand[first + k] * b.significand[first + k]; // times 2^(its exponent - 2 * fraction)
+    exponent[k] = product[k] ? a.exponent[first + k] + b.exponent[first + k] : leastExponent;
+    largest = exponent[k] > largest ? exponent[k] : largest;
   }
-  if (ofSum)
-    join(ofSum, word >> 31, exponentOfSum - 23);
-  return cut(total, quantum);
+  // All are counted in 2^(largest - 23 - bits); what is less goes.
+  const int up = 23 + bits - 2 * fraction;
+  int32_t total = 0;
+  for (int k = 0; k < products; ++k) {
+    const int32_t down = largest - exponent[k] < 31 ? largest - exponent[k] : 31;
+    const int32_t size = (product[k] < 0 ? -product[k] : product[k]) << up >> down;
+    total += product[k] < 0 ? -size : size;
+  }
+  const int down = largest - exponentOfSum; // below 0 only if the sum is 0
+  const int64_t size = down < 0 || down > 63 ? 0 : ofSum << bits >> down;
+  return cut(total + (word >> 31 ? -size : size), largest - 23 - bits);
 }
 
 // The sum after 16 products, in order of k.
-inline float multiplyAdd(Kind kind, const Factor a[16], const Factor b[16], float sum) {
-  for (int k = 0; k < 16; k += kind.products)
-    sum = addProducts(kind, kind.products, kBF16, a + k, b + k, sum);
-  return sum;
+inline float multiplyAdd(Kind kind, const Factors &a, const Factors &b, float sum) {
+  if (kind.products == 16)
+    return addProducts<16, kBF16>(kind.bits, a, b, 0, sum);
+  return addProducts<8, kBF16>(kind.bits, a, b, 8, addProducts<8, kBF16>(kind.bits, a, b, 0, sum));
 }
 // Of tf32, after 8.
-inline float multiplyAddOfTF32(Kind kind, const Factor a[8], const Factor b[8], float sum) {
-  for (int k = 0; k < 8; k += kind.products / 2)
-    sum = addProducts(kind, kind.products / 2, kTF32, a + k, b + k, sum);
-  return sum;
+inline float multiplyAddOfTF32(Kind kind, const Factors &a, const Factors &b, float sum) {
+  if (kind.products == 16)
+    return addProducts<8, kTF32>(kind.bits, a, b, 0, sum);
+  return addProducts<4, kTF32>(kind.bits, a, b, 4, addProducts<4, kTF32>(kind.bits, a, b, 0, sum));
 }
 
 } // namespace tensor

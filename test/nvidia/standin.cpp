@@ -274,12 +274,12 @@ static uint16_t elementOfB(const Fiber *warp, uint32_t k, uint32_t column) { ret
 static uint32_t resolveMultiply(Fiber *warp, uint32_t lane) {
   if (lane > 0) // the first one has done it for all
     return 0;
-  tensor::Factor a[16][16], b[8][16];
+  tensor::Factors a[16], b[8];
   for (uint32_t k = 0; k < 16; ++k) {
     for (uint32_t row = 0; row < 16; ++row)
-      a[row][k] = tensor::Factor(elementOfA(warp, row, k));
+      a[row].set(int(k), tensor::Factor(elementOfA(warp, row, k)));
     for (uint32_t column = 0; column < 8; ++column)
-      b[column][k] = tensor::Factor(elementOfB(warp, k, column));
+      b[column].set(int(k), tensor::Factor(elementOfB(warp, k, column)));
   }
   for (uint32_t l = 0; l < 32; ++l)
     for (uint32_t i = 0; i < 4; ++i) {
@@ -302,12 +302,12 @@ static uint32_t resolveMultiplyOfTF32(Fiber *warp, uint32_t lane) {
   if (lane > 0) // the first one has done it for all
     return 0;
   lookAtBanksOfWords(warp);
-  tensor::Factor a[16][8], b[8][8];
+  tensor::Factors a[16], b[8];
   for (uint32_t k = 0; k < 8; ++k) {
     for (uint32_t row = 0; row < 16; ++row)
-      a[row][k] = roundedFactor(warp[row % 8 * 4 + k % 4].in[row / 8 + k / 4 * 2]);
+      a[row].set(int(k), roundedFactor(warp[row % 8 * 4 + k % 4].in[row / 8 + k / 4 * 2]));
     for (uint32_t column = 0; column < 8; ++column)
-      b[column][k] = roundedFactor(warp[column * 4 + k % 4].in[4 + k / 4]);
+      b[column].set(int(k), roundedFactor(warp[column * 4 + k % 4].in[4 + k / 4]));
   }
   for (uint32_t l = 0; l < 32; ++l)
     for (uint32_t i = 0; i < 4; ++i) {

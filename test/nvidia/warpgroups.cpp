@@ -51,7 +51,7 @@ static uint32_t beginProduct(Fiber *warp, uint32_t lane) {
 
 // They read as late as they may: when they are waited for.
 static void multiplyNow(Fiber *warp, const Product &product) {
-  static tensor::Factor a[16][16], b[256][16];
+  static tensor::Factors a[16], b[256];
   forElements(product, uint32_t(&warpOf(warp) - block.warps.data()), [](int which, uint32_t row, uint32_t k, char *at) {
     Shadow &shadow = shadowOf(at);
     if (shadow.hidden || shadow.inFlight)
@@ -59,12 +59,12 @@ static void multiplyNow(Fiber *warp, const Product &product) {
     --shadow.products;
     uint16_t half;
     memcpy(&half, at, 2);
-    (which ? b : a)[row][k] = tensor::Factor(half);
+    (which ? b : a)[row].set(int(k), tensor::Factor(half));
   });
   // PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16", matrix A: two rows, eight apart, and then both eight k further.
   for (uint32_t l = 0; l < 32 && product.inRegisters; ++l)
     for (uint32_t i = 0; i < 8; ++i)
-      a[l / 4 + i / 2 % 2 * 8][l % 4 * 2 + i % 2 + i / 4 * 8] = tensor::Factor(uint16_t(product.left[l][i / 2] >> i % 2 * 16));
+      a[l / 4 + i / 2 % 2 * 8].set(int(l % 4 * 2 + i % 2 + i / 4 * 8), tensor::Factor(uint16_t(product.left[l][i / 2] >> i % 2 * 16)));
   for (uint32_t l = 0; l < 32; ++l)
     for (uint32_t i = 0; i < warp[l].sums.size(); ++i)
       warp[l].sums[i] = tensor::multiplyAdd(tensorKind(), a[l / 4 + i / 2 % 2 * 8], b[i / 4 * 8 + l % 4 * 2 + i % 2], warp[l].sums[i]);

@@ -109,6 +109,18 @@ def test_tcp_lost_worker(t):
         t.check(codes(results) == [0, 0] and final(t, folder) == final(t, "one"), "resumed on another grid", repr(results))
 
 
+def test_tcp_silent_for_a_while(t):
+    """A worker may be silent for nearly as long as --worker-timeout says."""
+    data = t.digits()
+    processes = t.begin([t.stages(2)] * 2, "--data", data, "--out", "silent", "--worker-timeout", 8, env=slow(5000))
+    t.wait_for("silent")
+    processes[1].send_signal(signal.SIGSTOP)
+    time.sleep(6.8)
+    processes[1].send_signal(signal.SIGCONT)
+    results = t.finish(processes)
+    t.check(codes(results) == [0, 0], "silent for 6.8 s of 8", repr(results))
+
+
 def test_tcp_gate(t):
     data = t.digits()
     for plant in ("{2, 4}", "{0, 12, 1, 8, 2, 8}"):
@@ -140,6 +152,14 @@ def test_tcp_wrong_start(t):
     for name in ("RANK", "WORLD_SIZE"): # it would train as threads, and a second process into the same folder
         for word in ("x", "-1", "1.5"):
             t.refused(2, [name, "`%s`" % word], two, *arguments, env={**os.environ, "RANK": "0", "WORLD_SIZE": "2", name: word})
+    place = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+    for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"):
+        t.refused(2, [name + " is `0`", "from 1"], two, *arguments, env={**os.environ, **place, name: "0"})
+    t.refused(2, ["LOCAL_WORLD_SIZE is `x`"], two, *arguments, env={**os.environ, **place, "LOCAL_WORLD_SIZE": "x"})
+    for name in ("RANK", "WORLD_SIZE"): # forgotten, or empty
+        for program in (two, t.stages(1)):
+            for env in ({**os.environ, **place, name: ""}, {key: value for key, value in {**os.environ, **place}.items() if key != name}):
+                t.refused(2, [name + " is not set", "MASTER_ADDR"], program, *arguments, env=env)
     t.refused(2, ["--transport tcp", "RANK"], two, "--transport", "tcp")
     t.refused(2, ["did you mean `threads`"], two, "--transport", "thread")
     one = t.stages(1)

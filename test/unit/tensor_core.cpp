@@ -15,8 +15,8 @@ static uint16_t half(float value) {
 }
 
 struct Row {
-  Factor a[16], b[16];
-  void set(int k, float x, float y) { a[k] = Factor(half(x)), b[k] = Factor(half(y)); }
+  Factors a, b;
+  void set(int k, float x, float y) { a.set(k, Factor(half(x))), b.set(k, Factor(half(y))); }
 };
 
 static void smallNumbersAreExact(Kind kind) {
@@ -82,12 +82,12 @@ static void specialNumbers(Kind kind) {
 
 // A factor of tf32 has three bits more, and a unit takes half as many of them.
 static void factorsOfTF32() {
-  Factor a[8], b[8];
+  Factors a, b;
   auto set = [&](int k, float x, float y) {
-    for (auto [to, value] : {std::pair(&a[k], x), std::pair(&b[k], y)}) {
+    for (auto [to, value] : {std::pair(&a, x), std::pair(&b, y)}) {
       uint32_t word;
       memcpy(&word, &value, 4);
-      *to = Factor(word, kTF32);
+      to->set(k, Factor(word, kTF32));
     }
   };
   std::mt19937 random(2);
