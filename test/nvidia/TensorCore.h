@@ -51,11 +51,12 @@ struct Factor {
 
 // A row of a matrix, or a column: 16 numbers of bf16, or 8 of tf32. Its parts lie apart, so that a processor works on all numbers at once.
 struct Factors {
-  int32_t significand[16] = {}, exponent[16] = {}, special[16] = {}; // special: 1 for an infinity and for what is no number
+  int32_t significand[16] = {}, exponent[16] = {};
   float value[16] = {};
+  uint32_t special = 0; // a bit for each: it is infinite, or no number
   void set(int k, Factor factor) {
     significand[k] = factor.significand, exponent[k] = factor.exponent;
-    value[k] = factor.value, special[k] = !factor.finite;
+    value[k] = factor.value, special = (special & ~(1u << k)) | uint32_t(!factor.finite) << k;
   }
 };
 
@@ -84,10 +85,8 @@ inline float cut(int64_t sum, int quantum) {
 // So many of them at once, from the `first` on. Every product fits into 32 bits with what it is shifted up by, and so does the sum of all.
 template <int products, int fraction> float addProducts(int bits, const Factors &a, const Factors &b, int first, float sum) {
   const int leastExponent = -126 - fraction;
-  int32_t special = !std::isfinite(sum);
-  for (int k = first; k < first + products; ++k)
-    special |= a.special[k] | b.special[k];
-  if (special) {
+  const uint32_t special = (a.special | b.special) >> first & ((1u << products) - 1);
+  if (special || !std::isfinite(sum)) {
     double plain = sum;
     for (int k = first; k < first + products; ++k)
       plain += double(a.value[k]) * double(b.value[k]);

@@ -407,7 +407,7 @@ int main(int argc, char **argv) {
     features += (features.empty() ? "" : ",") + std::string(feature.second ? "+" : "-") + feature.first().str();
   const Target *target = TargetRegistry::lookupTarget(triple, error);
   std::unique_ptr<TargetMachine> machine(
-      target->createTargetMachine(triple, sys::getHostCPUName(), features, TargetOptions(), Reloc::PIC_, std::nullopt, CodeGenOptLevel::Less));
+      target->createTargetMachine(triple, sys::getHostCPUName(), features, TargetOptions(), Reloc::PIC_, std::nullopt, CodeGenOptLevel::None));
   module->setTargetTriple(triple);
   module->setDataLayout(machine->createDataLayout());
   sharedOfLaunch(*module);
