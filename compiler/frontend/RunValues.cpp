@@ -34,7 +34,7 @@ std::vector<RunValue> runValues(const Train &train) {
   add(among({K::Linear, K::Cosine, K::Polynomial, K::WSD}), "end", RunValue::AtLeast0, s.end);
   add(among({K::Polynomial}), "power", RunValue::Positive, s.power);
   add(among({K::Step, K::Exponential}), "factor", RunValue::AtLeast0, s.factor);
-  add(among({K::Step, K::Exponential}) && s.at.empty(), "schedule.every", RunValue::Count, s.every);
+  add((among({K::Step, K::Exponential}) && s.at.empty()) || (among({K::Cosine}) && s.every > 0), "schedule.every", RunValue::Count, s.every);
   add(among({K::WSD}), "schedule.decay", RunValue::Count, s.decay);
   add(true, "clip", RunValue::Positive, train.clipNorm, true);
   add(true, "clip_value", RunValue::Positive, train.clipValue, true);

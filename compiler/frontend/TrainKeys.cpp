@@ -333,10 +333,31 @@ void Elaborator::readSchedule(const Setting &setting, Frame &frame) {
   };
   reads("warmup", schedule.warmup, atLeast0, false);
   bool badAt = false;
+  auto readPlaces = [&](const Arg &arg) {
+    Value value = evalWhole(*arg.value, frame);
+    std::vector<Value> items = value.kind == Value::Tuple ? value.items : std::vector<Value>{value};
+    for (const Value &item : items) {
+      if (item.isError())
+        return;
+      bool good = item.isNumber() && count.holds(item.number) &&
+                  (schedule.at.empty() || schedule.at.back() < *item.number.integer());
+      if (!good) {
+        report(Code::E0603, arg.value->span, "`at` takes increasing whole numbers of at least 1, as in (30, 60)",
+               frame);
+        badAt = true;
+        return;
+      }
+      schedule.at.push_back(*item.number.integer());
+    }
+  };
   switch (schedule.kind) {
   case ScheduleKind::Linear:
-  case ScheduleKind::Cosine:
     reads("end", schedule.end, atLeast0, true);
+    break;
+  case ScheduleKind::Cosine: // may begin anew
+    reads("end", schedule.end, atLeast0, true);
+    reads("every", schedule.every, count, false);
+    readers["at"] = readPlaces;
     break;
   case ScheduleKind::Polynomial:
     reads("power", schedule.power, positive, true);
@@ -345,23 +366,7 @@ void Elaborator::readSchedule(const Setting &setting, Frame &frame) {
   case ScheduleKind::Step:
     reads("factor", schedule.factor, atLeast0, true);
     reads("every", schedule.every, count, false);
-    readers["at"] = [&](const Arg &arg) {
-      Value value = evalWhole(*arg.value, frame);
-      std::vector<Value> items = value.kind == Value::Tuple ? value.items : std::vector<Value>{value};
-      for (const Value &item : items) {
-        if (item.isError())
-          return;
-        bool good = item.isNumber() && count.holds(item.number) &&
-                    (schedule.at.empty() || schedule.at.back() < *item.number.integer());
-        if (!good) {
-          report(Code::E0603, arg.value->span, "`at` takes increasing whole numbers of at least 1, as in (30, 60)",
-                 frame);
-          badAt = true;
-          return;
-        }
-        schedule.at.push_back(*item.number.integer());
-      }
-    };
+    readers["at"] = readPlaces;
     break;
   case ScheduleKind::Exponential:
     reads("factor", schedule.factor, atLeast0, true);
@@ -379,6 +384,8 @@ void Elaborator::readSchedule(const Setting &setting, Frame &frame) {
   bool both = schedule.every > 0 && !schedule.at.empty(), neither = schedule.every == 0 && schedule.at.empty();
   if (good && !badAt && schedule.kind == ScheduleKind::Step && (both || neither))
     report(Code::E0604, word.span, "`step` needs either `every = n` or `at = (a, b, ..)`", frame);
+  if (good && !badAt && schedule.kind == ScheduleKind::Cosine && both)
+    report(Code::E0603, word.span, "`cosine` begins anew either `every = n` steps or `at = (a, b, ..)`", frame);
 }
 
 } // namespace cinch

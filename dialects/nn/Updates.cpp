@@ -69,11 +69,27 @@ static Value courseOf(Course c, uint64_t horizonSteps, Value step) {
     Value t = a.div(a.sub(step, c.warmup()), a.max(a.sub(horizon(), c.warmup()), one));
     return a.min(a.max(t, a.number(0)), one);
   };
+  auto progressOfCycle = [&]() -> Value { // the same between the places where the course begins anew
+    ArrayRef<int64_t> places = c.schedule.getAt();
+    if (places.empty() && c.schedule.getEvery().isZero())
+      return progress();
+    if (places.empty()) {
+      Value cycles = a.max(a.div(a.sub(step, c.warmup()), c.every()), a.number(0));
+      return a.sub(cycles, a.floor(cycles));
+    }
+    Value begin = c.warmup(), finish = horizon();
+    for (int64_t place : places)
+      begin = a.where(a.less(step, a.number(double(place))), begin, a.max(a.number(double(place)), c.warmup()));
+    for (int64_t place : llvm::reverse(places))
+      finish = a.where(a.less(step, a.number(double(place))), a.number(double(place)), finish);
+    Value t = a.div(a.sub(step, begin), a.max(a.sub(finish, begin), one));
+    return a.min(a.max(t, a.number(0)), one);
+  };
   switch (c.schedule.getKind()) {
   case ScheduleKind::Constant: return one;
   case ScheduleKind::Linear: return a.sub(one, a.mul(a.sub(one, c.end()), progress()));
   case ScheduleKind::Cosine: {
-    Value cosine = CosOp::create(a.builder, a.location, a.mul(a.number(M_PI), progress()));
+    Value cosine = CosOp::create(a.builder, a.location, a.mul(a.number(M_PI), progressOfCycle()));
     return a.add(c.end(), a.mul(a.sub(one, c.end()), a.mul(a.number(0.5), a.add(one, cosine))));
   }
   case ScheduleKind::Polynomial: {

@@ -35,6 +35,8 @@ CASES = {
              {"lr": "2e-3", "decay": "1", "factor": "0.1", "schedule.every": "2", "epochs": "4"}),
     "wsd": ("optimizer sgd(lr = {lr=0.1}); schedule wsd(decay = {schedule.decay=4}, end = {end=0}); steps {steps=9}",
             {"lr": "0.3", "schedule.decay": "6", "end": "0.5"}),
+    "cycles": ("optimizer sgd(lr = {lr=0.1}); schedule cosine(end = {end=0}, every = {schedule.every=4}, warmup = {warmup=1}); steps {steps=9}",
+               {"lr": "0.3", "schedule.every": "3", "end": "0.5", "warmup": "2"}),
     "inverse": ("optimizer sgd(lr = {lr=0.1}); schedule inverse_sqrt(warmup = {warmup=3}); steps {steps=9}", dict(warmup="1")),
     "exponential": ("optimizer sgd(lr = {lr=0.1}); schedule exponential(every = {schedule.every=3}, factor = {factor=0.5}); "
                     "steps {steps=9}", {"schedule.every": "1", "factor": "0.9"}),

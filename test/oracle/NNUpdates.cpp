@@ -76,7 +76,19 @@ double learningRateOf(nn::LearningRateOp op, const RunState &run) {
   switch (schedule.getKind()) {
   case nn::ScheduleKind::Constant: return lr;
   case nn::ScheduleKind::Linear: return lr * (1 - (1 - end) * t);
-  case nn::ScheduleKind::Cosine: return lr * (end + (1 - end) * (0.5 * (1 + std::cos(M_PI * t))));
+  case nn::ScheduleKind::Cosine:
+    if (!schedule.getAt().empty()) {
+      double begin = w, finish = n;
+      for (int64_t at : schedule.getAt())
+        if (at <= run.step)
+          begin = std::max(double(at), w);
+      if (const int64_t *next = llvm::find_if(schedule.getAt(), [&](int64_t at) { return at > run.step; }); next != schedule.getAt().end())
+        finish = double(*next);
+      t = std::min(std::max((s - begin) / std::max(finish - begin, 1.0), 0.0), 1.0);
+    } else if (every > 0) {
+      t = std::fmod(s - w, every) / every;
+    }
+    return lr * (end + (1 - end) * (0.5 * (1 + std::cos(M_PI * t))));
   case nn::ScheduleKind::Polynomial:
     return lr * (end + (1 - end) * std::pow(1 - t, schedule.getPower().convertToDouble()));
   case nn::ScheduleKind::Inverse_Sqrt: return lr * std::sqrt(std::max(w, 1.0) / std::max(s + 1, std::max(w, 1.0)));

@@ -18,6 +18,12 @@ def rate(kind, lr, steps, warmup=0, end=0.0, power=1.0, every=None, at=(), facto
         if kind == "linear":
             return 1 - (1 - end) * t
         if kind == "cosine":
+            if every:
+                t = (s - warmup) % every / every
+            elif at:
+                begin = max([warmup] + [place for place in at if place <= s])
+                finish = min([place for place in at if place > s] or [steps])
+                t = min(max((s - begin) / max(finish - begin, 1), 0.0), 1.0)
             return end + (1 - end) * 0.5 * (1 + math.cos(math.pi * t))
         if kind == "polynomial":
             return end + (1 - end) * (1 - t) ** power
@@ -214,6 +220,16 @@ CASES = [
         "optimizer adamw(lr = 1e-2, decay = 0.1); schedule step(every = 3, factor = 0.5); clip norm(100)",
         lambda: Adam(rate("step", 1e-2, 10, every=3, factor=0.5), decay=0.1),
         100.0,
+    ),
+    (
+        "optimizer adamw(lr = 1e-2, decay = 0.1); schedule cosine(end = 0.1, every = 3, warmup = 2)",
+        lambda: Adam(rate("cosine", 1e-2, 10, every=3, end=0.1, warmup=2), decay=0.1),
+        None,
+    ),
+    (
+        "optimizer adamw(lr = 1e-2, decay = 0.1); schedule cosine(end = 0, at = (2, 5), warmup = 3)",
+        lambda: Adam(rate("cosine", 1e-2, 10, at=(2, 5), end=0, warmup=3), decay=0.1),
+        None,
     ),
     (
         "optimizer adamw(lr = 1e-2, decay = 0.1); schedule exponential(every = 2, factor = 0.9)",

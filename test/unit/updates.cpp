@@ -75,6 +75,17 @@ int main() {
                         {1, step, 40}));
           }
 
+  // A cosine once, and in cycles.
+  for (const char *cycles : {"0.0, decay = 0.0", "7.0, decay = 0.0", "1.0, decay = 0.0", "0.0, decay = 0.0, at = [7, 20]", "0.0, decay = 0.0, at = [3, 40, 70]"})
+    for (const char *warmup : {"0.0", "5.0"})
+      for (int horizon : {40, 0})
+        for (int64_t step : {0, 2, 3, 4, 5, 6, 7, 11, 12, 19, 20, 26, 39, 40, 69, 71}) {
+          std::string schedule = std::string("<cosine, warmup = ") + warmup + ", end = 0.1, power = 1.0, factor = 1.0, every = " + cycles + ">";
+          count(check(context, schedule, "",
+                      "tensor<f64> {\n%r = nn.learning_rate 0.3 " + schedule + " horizon " + std::to_string(horizon) + "\nreturn %r : tensor<f64>\n}",
+                      {1, step, 40}));
+        }
+
   for (const char *limit : {"0.1", "7.0"})
     count(check(context, std::string("clip at ") + limit, "%n: tensor<f64>",
                 std::string("tensor<f64> {\n%r = nn.clip_factor %n limit ") + limit + "\nreturn %r : tensor<f64>\n}",

@@ -24,7 +24,8 @@ def optimizer(rng, names):
 SCHEDULES = [
     "constant(warmup = 1)", "linear(end = 0.2)", "linear(warmup = 2, end = 0)", "cosine(end = 0.1)",
     "cosine(warmup = 1, end = 0.1)", "polynomial(power = 2, end = 0.1)", "inverse_sqrt(warmup = 2)",
-    "step(every = 2, factor = 0.5)", "step(at = (1, 2), factor = 0.5)", "exponential(every = 2, factor = 0.9)", "wsd(decay = 2, end = 0.1, warmup = 1)",
+    "step(every = 2, factor = 0.5)", "step(at = (1, 2), factor = 0.5)", "exponential(every = 2, factor = 0.9)",
+    "wsd(decay = 2, end = 0.1, warmup = 1)", "cosine(end = 0.1, every = 2)", "cosine(end = 0, at = (1, 3), warmup = 1)",
 ]
 
 
