@@ -63,6 +63,9 @@ void checkValues(Dataset &, int field, const char *out);
 // Brings one example of one field to `into`, as `elem`. Any thread may call it. False: the file cannot be read (errno).
 bool readExample(const Dataset &, int field, int64_t example, Elem elem, char *into);
 
+// Values number `first` and behind it of a file whose examples lie side by side, as they are there. A file that cannot be read ends the run.
+void readReals(const FieldFile &, int64_t first, int64_t count, double *into);
+
 void openDataFile(FieldFile &, const char *folder, const char *name, const DatasetSpec &);
 
 // The formats. Each reads from dataOffset on, fills dataOffset, dataEnd, raw, bigEndian and returns the shape in the

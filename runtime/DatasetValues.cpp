@@ -120,7 +120,7 @@ void convertValues(const FieldFile &file, const FieldSpec &field, const char *ra
                    char *into) {
   if (file.mean) {
     for (int64_t i = 0; i < count; ++i) {
-      double value = (decode(file.raw, raw + 8 * i, false).real - file.mean[first + i]) / file.deviation[first + i];
+      double value = (decode(file.raw, raw + bytesOf(file.raw) * i, file.bigEndian).real - file.mean[first + i]) / file.deviation[first + i];
       if (elem == Elem::F64)
         reinterpret_cast<double *>(into)[i] = value;
       else
@@ -134,6 +134,19 @@ void convertValues(const FieldFile &file, const FieldSpec &field, const char *ra
     native(elem, field.scale, count, raw, into);
   else
     convertTo(elem, field.scale, count, into, [&](int64_t i) { return decode(file.raw, raw + i * unit, file.bigEndian); });
+}
+
+void readReals(const FieldFile &file, int64_t first, int64_t count, double *into) {
+  static char buffer[16384];
+  const int64_t unit = bytesOf(file.raw), most = int64_t(sizeof buffer) / unit;
+  for (int64_t done = 0; done < count;) {
+    const int64_t now = count - done < most ? count - done : most;
+    if (!readAt(file.fd, buffer, size_t(now * unit), file.dataOffset + (first + done) * unit))
+      fail(kData, "cannot read %s: %s", file.path.text, errno ? strerror(errno) : "it became shorter while it was read");
+    for (int64_t i = 0; i < now; ++i)
+      into[done + i] = decode(file.raw, buffer + i * unit, file.bigEndian).real;
+    done += now;
+  }
 }
 
 // ---- The check

@@ -190,6 +190,7 @@ void evalCommand() {
   const Entry *eval = run.meta.entry("eval");
   if (!eval)
     fail(kUsage, "this program has no metrics to evaluate");
+  expectRun();
   int dataset = chosenDataset();
   takeDataFile(dataset, *eval);
   openData(dataset, eval);
@@ -291,6 +292,7 @@ void predictCommand() {
   const Entry *predict = run.meta.entry("predict");
   if (!predict || !cinch_predict)
     fail(kUsage, "this program has no results to write");
+  expectRun();
   int dataset = chosenDataset();
   takeDataFile(dataset, *predict);
   openData(dataset, predict);

@@ -2,7 +2,6 @@
 #include "runtime/Normalize.h"
 #include "runtime/ColumnBytes.h"
 #include "runtime/Output.h"
-#include <errno.h>
 #include <string.h>
 
 namespace cinch::rt {
@@ -40,16 +39,15 @@ const Normal *normalOf(const char *field) {
   return nullptr;
 }
 
-// Adds up f(value, column) over the rows of a file of f64 values.
+// Adds up f(value, column) over the rows of a file.
 template <typename Function> static void addRows(const FieldFile &file, double *sums, Function f) {
-  static double buffer[2048];
+  double buffer[256];
   for (int64_t column = 0; column < file.count; ++column)
     sums[column] = 0;
   int64_t total = file.examples * file.count;
   for (int64_t done = 0, column = 0; done < total;) {
-    int64_t now = total - done < 2048 ? total - done : 2048;
-    if (!readAt(file.fd, buffer, size_t(now) * 8, file.dataOffset + done * 8))
-      fail(kData, "cannot read %s: %s", file.path.text, errno ? strerror(errno) : "it became shorter while it was read");
+    int64_t now = total - done < 256 ? total - done : 256;
+    readReals(file, done, now, buffer);
     for (int64_t i = 0; i < now; ++i) {
       sums[column] += f(buffer[i], column);
       column = column + 1 == file.count ? 0 : column + 1;
@@ -62,8 +60,8 @@ template <typename Function> static void addRows(const FieldFile &file, double *
 static const bool *constantColumns(const FieldFile &file, const Normal &normal) {
   double *first = normal.mean, *others = normal.deviation; // rows that hold another value; both are found anew behind this
   bool *constant = allocateArray<bool>(file.count);
-  if (file.examples > 0 && !readAt(file.fd, first, size_t(file.count) * 8, file.dataOffset))
-    fail(kData, "cannot read %s: %s", file.path.text, errno ? strerror(errno) : "it became shorter while it was read");
+  if (file.examples > 0)
+    readReals(file, 0, file.count, first);
   addRows(file, others, [&](double value, int64_t column) { return value == first[column] ? 0.0 : 1.0; });
   for (int64_t column = 0; column < file.count; ++column)
     constant[column] = others[column] == 0;

@@ -1,4 +1,4 @@
-// Normalize.h: mean and deviation of the columns of fields that say `normalize`: those of the data that the program trains on,
+// Normalize.h: mean and deviation of the columns of fields that say `normalize`, one a value of an example: those of the data that the program trains on,
 // whichever data set is read. They are saved with the parameters, as data.SET.FIELD.mean and .std.
 #ifndef CINCH_RUNTIME_NORMALIZE_H
 #define CINCH_RUNTIME_NORMALIZE_H

@@ -26,7 +26,8 @@ static const FieldSpec *fieldNamed(const DatasetSpec &spec, const char *name) {
   return nullptr;
 }
 
-static bool sameType(const FieldSpec &a, const FieldSpec &b) {
+// `tables`: both have columns.
+static bool sameType(const FieldSpec &a, const FieldSpec &b, bool tables) {
   bool same = a.elem == b.elem && a.shape.rank == b.shape.rank && a.hasBelow == b.hasBelow && a.below == b.below &&
               a.hasExcept == b.hasExcept && a.except == b.except &&
               a.normalize == b.normalize && a.names.size == b.names.size;
@@ -35,12 +36,12 @@ static bool sameType(const FieldSpec &a, const FieldSpec &b) {
   for (int i = 0; same && i < a.shape.rank; ++i)
     same = a.shape.dims[i] == b.shape.dims[i];
   // Each column is brought to mean 0 by the mean of the one in its place.
-  for (int64_t i = 0; same && a.normalize && i < a.from.size; ++i)
+  for (int64_t i = 0; same && a.normalize && tables && i < a.from.size; ++i)
     same = a.from.size == b.from.size && strcmp(a.from[i], b.from[i]) == 0;
   return same;
 }
 
-static void addType(Text &text, const FieldSpec &field) {
+static void addType(Text &text, const FieldSpec &field, bool table) {
   text.add("%s%s", nameOf(field.elem), describe(field.shape).text);
   if (field.hasBelow)
     text.add(" below %lld", (long long)field.below);
@@ -48,9 +49,9 @@ static void addType(Text &text, const FieldSpec &field) {
     text.add(" except %lld", (long long)field.except);
   if (field.names.size)
     text.add(" with %lld names", (long long)field.names.size);
-  if (field.normalize)
+  if (field.normalize && table)
     text.add(" of the columns");
-  for (int64_t i = 0; field.normalize && i < field.from.size && text.size < 200; ++i)
+  for (int64_t i = 0; field.normalize && table && i < field.from.size && text.size < 200; ++i)
     text.add("%s\"%s\"", i ? ", " : " ", field.from[i]);
   if (field.normalize)
     text.add(", normalize");
@@ -59,9 +60,10 @@ static void addType(Text &text, const FieldSpec &field) {
 // The first field of `entry` that the data set lacks or has with another type; null: it serves.
 static const EntryField *lacking(const DatasetSpec &spec, const Entry &entry) {
   const DatasetSpec &trained = run.meta.datasets[run.meta.trainDataset];
+  const bool tables = strcmp(spec.source, "csv") == 0 && strcmp(trained.source, "csv") == 0;
   for (const EntryField &field : entry.fields) {
     const FieldSpec *found = fieldNamed(spec, trained.fields[field.index].name);
-    if (!found || !sameType(*found, trained.fields[field.index]))
+    if (!found || !sameType(*found, trained.fields[field.index], tables))
       return &field;
   }
   return nullptr;
@@ -76,9 +78,9 @@ static const EntryField *lacking(const DatasetSpec &spec, const Entry &entry) {
   for (const DatasetSpec &candidate : run.meta.datasets)
     if (!lacking(candidate, entry))
       serving.add("%s%s", serving.size ? ", " : "", candidate.name);
-  addType(type, wanted);
+  addType(type, wanted, strcmp(run.meta.datasets[run.meta.trainDataset].source, "csv") == 0);
   if (found)
-    addType(other, *found);
+    addType(other, *found, strcmp(spec.source, "csv") == 0);
   if (found)
     fail(kData, "field `%s` of data `%s` is %s, but %s needs %s%s; declare it so, or name another data set with --on: %s",
          wanted.name, spec.name, other.data, entry.name, type.data, needs.data, serving.data);
@@ -152,6 +154,11 @@ void prepareArena(bool touch) {
   setWord(kHorizon, run.horizon);
   if (peers)
     peers->prepareArena(touch);
+}
+
+void expectRun() {
+  if (!run.options.init && !run.options.names && !exists(run.options.out))
+    fail(kData, "no parameters: there is no folder %s; train first, name the folder of a run with --out, or a file with --init", run.options.out);
 }
 
 void loadParameters() {

@@ -53,6 +53,8 @@ const Dataset &openData(int index, const Entry *entry);
 const Dataset &openFields(int index, const Entry *entry);
 // Allocates the arena, starts the pool.
 void prepareArena(bool touch);
+// For eval and predict, before data is looked at, of which something may be kept there: ends the run if there is neither --init nor a folder of a run.
+void expectRun();
 // Brings parameters in for eval, predict and generate: --init, else the final ones, else the newest checkpoint.
 void loadParameters();
 // With one process a worker: finds the others; only worker 0 returns.

@@ -25,18 +25,19 @@ static std::vector<std::string> optionsOf(Dataset::Source source) {
   }
 }
 
-// `names (..)` and `normalize` of a field of a table.
+// `names (..)` of a field of a table, `normalize` of an array or a table.
 void Elaborator::readTableWord(const FieldModifier &modifier, const Dataset &data, cinch::Field &field, Frame &frame) {
-  bool normalizes = modifier.kind == FieldModifier::Normalize;
-  if (data.source != Dataset::Csv) {
-    report(Code::E0601, modifier.span, std::string(normalizes ? "`normalize`" : "`names`") + " is for csv", frame)
-        .help(normalizes ? "in other files: subtract the mean and divide by the deviation in the model" : "");
-    return;
-  }
-  if (normalizes) {
-    if (field.type.dtype != DType::F32)
+  if (modifier.kind == FieldModifier::Normalize) {
+    if (data.source == Dataset::Records) // fields of several files, a byte each
+      report(Code::E0601, modifier.span, "`normalize` is for csv, npy, npz, safetensors and idx", frame)
+          .help("for bytes write `scale 1/255`, or subtract the mean and divide by the deviation in the model");
+    else if (field.type.dtype != DType::F32)
       report(Code::E0601, modifier.span, "`normalize` is for f32 fields", frame);
     field.normalize = true;
+    return;
+  }
+  if (data.source != Dataset::Csv) {
+    report(Code::E0601, modifier.span, "`names` is for csv", frame);
     return;
   }
   if (field.type.dtype != DType::I32) {

@@ -40,7 +40,8 @@ std::string Elaborator::fieldDifference(size_t field, int dataset, size_t other)
     return "has " + differs(exceptText(a), exceptText(b));
   if (a.normalize != b.normalize)
     return a.normalize ? "is normalized there, and not here" : "is not normalized there, and is here";
-  if (a.normalize && a.from != b.from)
+  const bool tables = program.datasets[program.train.dataset].source == Dataset::Csv && program.datasets[dataset].source == Dataset::Csv;
+  if (a.normalize && tables && a.from != b.from)
     return "takes the columns " + differs(columnsText(a.from), columnsText(b.from)) + ", and each is normalized by the mean of the one in its place";
   return "";
 }

@@ -58,15 +58,20 @@ int64_t Compilation::columnBytes() const {
   int64_t bytes = 0;
   for (const Dataset &dataset : program.datasets)
     for (const Field &field : dataset.fields) {
-      if (dataset.source != Dataset::Csv)
+      const bool trained = &dataset == &program.datasets[program.train.dataset];
+      const int64_t normal = field.normalize && trained ? rt::kNormalBytes + (options.workers() > 1 ? rt::kToldBytes : 0) : 0;
+      if (dataset.source != Dataset::Csv) {
+        int64_t values = 1;
+        for (size_t axis = 1; axis < field.type.shape.size(); ++axis)
+          values *= field.type.shape[axis];
+        bytes += values * normal;
         continue;
+      }
       for (const std::vector<std::string> *texts : {&field.from, &field.names}) {
         bytes += rt::bytesOfTexts(int64_t(texts->size()));
         for (const std::string &text : *texts)
           bytes += rt::bytesOfText(int64_t(text.size()));
       }
-      const bool trained = &dataset == &program.datasets[program.train.dataset];
-      const int64_t normal = field.normalize && trained ? rt::kNormalBytes + (options.workers() > 1 ? rt::kToldBytes : 0) : 0;
       bytes += int64_t(field.from.size()) * (rt::kReadBytes + normal);
     }
   return bytes;

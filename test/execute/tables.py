@@ -2,6 +2,7 @@
 """Tables as people have them: words as classes, columns brought to mean 0 and deviation 1, rows held out, yes and no, classes that
 weigh more; compressed npz. What the program reads is what `predict` writes, compared with NumPy."""
 import csv
+import struct
 import subprocess
 
 
@@ -89,6 +90,10 @@ def table(data):
             verdicts.expect(np.array_equal(got["bought"], bought[rows]), "%s: bought in %s" % (precision, name))
         said = call("predict", "--on", "turned", allowed=(3,)).stdout
         verdicts.expect('columns "b", "a", "c", normalize, but predict needs' in said, "columns in another order: " + said)
+        nowhere = programs.FOLDER / "nowhere"
+        for command in ("eval", "predict"):
+            said = programs.call([exe, command, "--data", data, "--out", nowhere], allowed=(3,)).stdout
+            verdicts.expect("no parameters: there is no folder" in said and not nowhere.exists(), command + " of a run that is not there: " + said)
         # A file in its place: all of its rows, and the mean of the training data.
         write(data / "new.csv", [[float(v) for v in row] for row in x[:5] + 1], y[:5], spelled[:5])
         call("predict", "--on", "valid", "--data-file", data / "new.csv")
@@ -150,6 +155,59 @@ def compressed(data):
         verdicts.expect(ended.returncode == 3 and said in ended.stderr, "flags as %s: %s" % (kind, ended.stderr))
 
 
+def idx(values):
+    """A file of MNIST's format."""
+    return bytes([0, 0, 8, values.ndim]) + b"".join(struct.pack(">I", size) for size in values.shape) + values.tobytes()
+
+
+def normalized_arrays(data):
+    """Arrays of every kind, brought to mean 0 and deviation 1 value by value: in the data that is trained on, in others, and in new files."""
+    rng = np.random.default_rng(12)
+    x = np.round(rng.normal(size=(30, 3)) * [2, 9, 1] + [20, 60, 0])
+    x[:, 2] = 7  # all of one value: divided by 1
+    other, y = np.abs(np.round(rng.normal(size=(11, 3)) * 9)), rng.integers(0, 3, 30).astype("i4")
+    names = "data train = %s -> (x: f32[B, I] %s, y: i32[B] below C)\ndata valid = %s -> (x: f32[B, I] %s, y: i32[B] below C)\n"
+    save = lambda name, kind, to: (np.save(data / ("n-%s.npy" % name), to.astype(kind)), np.save(data / ("n-%s-y.npy" % name), y[:len(to)]))
+    cases = [("npy " + kind, kind, "npy", names % ('npy("n-train.npy", "n-train-y.npy")', "normalize", 'npy("n-valid.npy", "n-valid-y.npy")', "normalize"))
+             for kind in ("f4", ">f8", "f2", "u1", ">i2", "i8")]
+    cases += [(source, "f4", source, names % (source + '("n-train.%s")' % ending, "normalize", source + '("n-valid.%s")' % ending, 'normalize from "z"'))
+              for source, ending in (("npz", "npz"), ("safetensors", "safetensors"))]
+    cases += [("compressed", "f8", "compressed", names % ('npz("n-train.npz")', "normalize", 'npz("n-valid.npz")', 'from "z" normalize')),
+              ("idx", "u1", "idx", names % ('idx("n-train.idx", "n-train-y.idx")', "normalize", 'idx("n-valid.idx", "n-valid-y.idx")', "normalize"))]
+    for number, (case, kind, source, text) in enumerate(cases):
+        for name, values, array in (("train", x, "x"), ("valid", other, "z")):
+            arrays = {array: values.astype(kind), "y": y[:len(values)]}
+            if source == "npy":
+                save(name, kind, values)
+            elif source in ("npz", "compressed"):
+                (np.savez if source == "npz" else np.savez_compressed)(data / ("n-%s.npz" % name), **arrays)
+            elif source == "safetensors":
+                tensorfile.write(data / ("n-%s.safetensors" % name), arrays)
+            else:
+                (data / ("n-%s.idx" % name)).write_bytes(idx(values.astype("u1")))
+                (data / ("n-%s-y.idx" % name)).write_bytes(idx(y[:len(values)].astype("u1")))
+        out = programs.FOLDER / ("out-normal%d" % number)
+        exe = programs.compiled(programs.source("normal%d" % number, HEAD % (text, "  every 2 eval(valid)")), "normal%d" % number)
+        call = lambda *words: programs.call([exe, *words, "--data", data, "--out", out])
+        call()
+        saved = tensorfile.read(out / "final.safetensors")
+        mean, deviation = saved["data.train.x.mean"], saved["data.train.x.std"]
+        expected = x.astype(kind).astype("f8")
+        verdicts.expect(np.allclose(mean, expected.mean(axis=0), rtol=1e-12), "%s: mean %s" % (case, mean))
+        verdicts.expect(np.allclose(deviation[:2], expected.std(axis=0)[:2], rtol=1e-12) and deviation[2] == 1, "%s: deviation %s" % (case, deviation))
+        for name, values in (("train", x), ("valid", other)):
+            call("predict", "--on", name)
+            wanted = ((values.astype(kind).astype("f8") - mean) / deviation).astype("f4")
+            verdicts.expect(np.array_equal(np.load(out / "predict" / name / "x.npy"), wanted), "%s: %s" % (case, name))
+        whole = (out / "final.safetensors").read_bytes()
+        call("train", "--steps", "3")
+        call("train", "--resume")
+        verdicts.expect((out / "final.safetensors").read_bytes() == whole, case + ": resumed")
+    np.save(data / "n-train.npy", np.where(np.arange(90).reshape(30, 3) == 40, np.nan, x))
+    ended = subprocess.run([programs.FOLDER / "normal0", "--data", data, "--out", programs.FOLDER / "out-nan"], capture_output=True, text=True)
+    verdicts.expect(ended.returncode == 3 and "example 13, value 1" in ended.stderr, "a value that is no number: " + ended.stderr)
+
+
 def weighted(data):
     """Classes that weigh more, as nn.CrossEntropyLoss(weight = ..) has it: a weighted mean."""
     rng = np.random.default_rng(3)
@@ -178,6 +236,7 @@ def main():
     table(data)
     from_other_data(data)
     compressed(data)
+    normalized_arrays(data)
     weighted(data)
 
 
