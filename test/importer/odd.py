@@ -195,6 +195,23 @@ def activations(m, x):
     return y + F.silu(x) * F.mish(-x) - torch.rsqrt(x * x + 1) + F.gelu(x, approximate="tanh")
 
 
+def bent(m, x):
+    y = m.fc(x)
+    return F.softplus(y - 1, beta=2) / F.softplus(x, beta=0.5) + F.selu(y) * F.celu(x, 0.7) + F.celu(50 * y) + m.one(y)
+
+
+def frames_normed(m, x):
+    y = F.prelu(m.norm(m.conv(x.view(-1, 3, 8, 8))), m.slope)
+    return m.fc(y.mean((2, 3))).view(x.shape[0], 5, -1)
+
+
+def drawn(module):
+    """With parameters that differ from one another."""
+    for parameter in module.parameters():
+        nn.init.normal_(parameter)
+    return module
+
+
 def fc(size=6, out=None):
     return nn.Linear(size, out or size)
 
@@ -215,6 +232,8 @@ def joined_axes(x, s, words, mask, film):
     yield "flat_batch_norm", Odd(lambda m, x: m.norm(m.fc(x).view(-1, 6)).view(x.shape), fc=fc(), norm=nn.BatchNorm1d(6)), (s,), "made flat"
     yield "flat_over_all", Odd(lambda m, x: F.softmax(m.fc(x).view(-1, 6), dim=0).view(x.shape), fc=fc()), (s,), "joined the examples"
     yield "frames", Odd(frames, conv=nn.Conv2d(3, 4, 3, padding=1), norm=nn.GroupNorm(2, 4), fc=fc(4, 3)), (film,), None
+    yield "frames_normed", Odd(frames_normed, conv=nn.Conv2d(3, 4, 3), norm=drawn(nn.InstanceNorm2d(4, affine=True)),
+        slope=nn.Parameter(torch.randn(4)), fc=fc(4, 3)), (film,), None
     yield "windows", Odd(windows, fc=fc()), (torch.randn(4, 4, 4, 6),), None
     yield "old_attention", OldAttention(), (torch.randn(4, 5, 12),), None
     yield "time_first", Odd(lambda m, x: m.fc(x.transpose(0, 1).reshape(-1, 6)).view(5, -1, 6).permute(1, 2, 0), fc=fc()), (s,), None
@@ -244,7 +263,10 @@ def arithmetic_of_numbers(x, s):
         root=nn.RMSNorm(6, elementwise_affine=False)), (x,), None
     yield "norm_called_twice", Odd(lambda m, x: m.norm(m.fc(m.norm(x))), fc=fc(), norm=nn.LayerNorm(6)), (s,), None
     yield "softplus", Odd(lambda m, x: F.softplus(m.fc(x) * 9), fc=fc()), (x,), None
-    yield "softplus_bent", Odd(lambda m, x: F.softplus(m.fc(x), beta=2), fc=fc()), (x,), "beta"
+    yield "softplus_early", Odd(lambda m, x: F.softplus(m.fc(x), threshold=5), fc=fc()), (x,), "threshold"
+    yield "bent", Odd(bent, fc=fc(), one=nn.PReLU()), (x,), None
+    yield "norms_over_axes", Odd(lambda m, x: m.norm(m.fc(x)) + m.plain(x) * m.root(x),
+        fc=fc(), norm=drawn(nn.LayerNorm([5, 6])), plain=nn.LayerNorm([5, 6], elementwise_affine=False), root=drawn(nn.RMSNorm([5, 6]))), (s,), None
     yield "truth_as_numbers", Odd(truth_as_numbers, fc=fc()), (x,), None
     yield "temperature", Odd(lambda m, x: m.fc(x) * m.log_scale.exp() - m.shift,
         fc=fc(), log_scale=nn.Parameter(torch.tensor(0.7)), shift=torch.tensor(0.25)), (x,), None
@@ -272,6 +294,12 @@ def pictures_taken(pictures):
         conv=nn.Conv2d(3, 4, 2, 2, bias=False), up=nn.ConvTranspose2d(4, 2, 4, 2, 1)), (pictures,), None
     yield "wide_kernels", Odd(lambda m, x: m.b(m.a(x)), a=nn.Conv2d(3, 6, (1, 3)), b=nn.Conv2d(6, 6, 2, groups=3, dilation=2)), (pictures,), None
     yield "uneven_padding", Odd(lambda m, x: m.a(x), a=nn.Conv2d(3, 6, (1, 3), padding="same")), (pictures,), "paddings"
+    yield "instance_norms", Odd(lambda m, x: m.a(m.conv(x)) * m.b(x)[:, :1] + m.c(x.flatten(2)).view(x.shape).mean(1, keepdim=True),
+        conv=nn.Conv2d(3, 4, 1), a=drawn(nn.InstanceNorm2d(4, affine=True)), b=nn.InstanceNorm2d(3), c=nn.InstanceNorm1d(3)), (pictures,), None
+    yield "slopes", Odd(lambda m, x: m.slope(m.conv(x)), conv=nn.Conv2d(3, 4, 1), slope=drawn(nn.PReLU(4))), (pictures,), None
+    yield "up_padded", Odd(lambda m, x: m.wide(m.up(x)).mean(1) + m.line(x.flatten(2))[:, :, :1], up=nn.ConvTranspose2d(3, 4, 3, 2, 1, output_padding=1),
+        wide=nn.ConvTranspose2d(4, 2, 5, 3, 2, output_padding=2, bias=False), line=nn.ConvTranspose1d(3, 48, 3, 2, 1, output_padding=1)), (pictures,), None
+    yield "up_longer", Odd(lambda m, x: m.up(x), up=nn.ConvTranspose2d(3, 4, 3, 2, 0, output_padding=1)), (pictures,), "larger than its padding"
     yield "squeezed", Odd(lambda m, x: m.conv(x) * torch.sigmoid(m.fc(m.conv(x).mean((2, 3))))[:, :, None, None],
         conv=nn.Conv2d(3, 4, 1), fc=fc(4)), (pictures,), None
     yield "reflected", Odd(lambda m, x: F.pad(m.conv(x), (1, 1, 1, 1), mode="reflect"), conv=nn.Conv2d(3, 4, 1)), (pictures,), "reflect"

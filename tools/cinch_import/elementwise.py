@@ -28,11 +28,12 @@ _function("hardsigmoid", "hard_sigmoid")
 
 @op("softplus", merged=True)
 def softplus(e, n, x, beta=1, threshold=20):  # above the threshold PyTorch takes x itself, which softplus(x) is there, rounded
-    if beta != 1:
-        raise Refused("softplus with beta = %s: write F.softplus(%s * x) / %s" % (beta, beta, beta))
     if threshold < 15:
         raise Refused("softplus with a threshold of %s; from 15 on it is the function itself" % threshold)
-    return function_of(n, x, "softplus(%s)")
+    if beta == 1:
+        return function_of(n, x, "softplus(%s)")
+    x = cast(n, x, "f32")
+    return Value("softplus(%s * %s) / %s" % (number_text(beta), x.inside(PRODUCT + 1), number_text(beta)), x.shape, "f32", PRODUCT, merged=x.merged)
 
 
 @op("detach", merged=True)
@@ -54,9 +55,22 @@ def leaky_relu(e, n, x, slope=0.01):
 
 @op("elu", merged=True)
 def elu(e, n, x, alpha=1, scale=1, input_scale=1):
-    if scale != 1 or input_scale != 1:
-        raise Refused("`elu` with a scale")
-    return function_of(n, x, "elu(%%s, %s)" % number_text(alpha))
+    if input_scale != 1:
+        raise Refused("`elu` with a scale of its input")
+    y = function_of(n, x, "elu(%%s, %s)" % number_text(alpha))
+    return y if scale == 1 else Value("%s * %s" % (number_text(scale), y.text), y.shape, "f32", PRODUCT, merged=y.merged)
+
+
+@op("selu", merged=True)
+def selu(e, n, x):
+    return elu(e, n, x, 1.6732632423543772, 1.0507009873554805)
+
+
+@op("celu", merged=True)
+def celu(e, n, x, alpha=1):
+    x = e.named(cast(n, x, "f32"))
+    a = number_text(alpha)  # of large x no exponential is computed, which would be infinite
+    return Value("where(%s > 0, %s, %s * expm1(min(%s, 0) / %s))" % (x.text, x.text, a, x.text, a), x.shape, "f32", merged=x.merged)
 
 
 @op("dropout", "feature_dropout", merged=True)

@@ -75,19 +75,23 @@ def without_gradient(e, read, ids, row):
     return e.by_index(read.shape, "f32", names, "where(%s, %s[%s], %s[%s])" % (condition, still.text, place, read.text, place)).with_merged(read.merged)
 
 
-def normed(e, x, centred, weight, bias, eps):
-    """A norm over the last axis in index notation, for one that has not the parameters of the library's, or shares them."""
+def normed(e, x, centred, weight, bias, eps, over=(-1,), of=None):
+    """A norm over the axes `over` in index notation, for one that has not the parameters of the library's, or shares them. Its parameters have the
+    axes `of`, without which these are the same ones."""
     x, names = e.named(x), letters(x.shape)
-    last, row, place = names[-1], names[:-1], ", ".join(names)
+    axes = [axis % x.rank for axis in over]
+    row, left = [i for k, i in enumerate(names) if k not in axes], [s for k, s in enumerate(x.shape) if k not in axes]
+    place, along = ", ".join(names), ", ".join(names[axis] for axis in axes)
+    own = ", ".join(names[axis] for axis in (axes if of is None else of))
     if centred:
-        mean = e.by_index(x.shape[:-1], "f32", row, "mean[%s] %s[%s]" % (last, x.text, place))
+        mean = e.by_index(left, "f32", row, "mean[%s] %s[%s]" % (along, x.text, place))
         x = e.by_index(x.shape, "f32", names, "%s[%s] - %s[%s]" % (x.text, place, mean.text, ", ".join(row))).with_merged(x.merged)
-    square = e.by_index(x.shape[:-1], "f32", row, "mean[%s] %s[%s] ^ 2" % (last, x.text, place))
+    square = e.by_index(left, "f32", row, "mean[%s] %s[%s] ^ 2" % (along, x.text, place))
     text = "%s[%s] / sqrt(%s[%s] + %s)" % (x.text, place, square.text, ", ".join(row), number_text(eps))
     if weight is not None:
-        text += " * %s[%s]" % (e.named(e.get(weight)).text, last)
+        text += " * %s[%s]" % (e.named(e.get(weight)).text, own)
     if bias is not None:
-        text += " + %s[%s]" % (e.named(e.get(bias)).text, last)
+        text += " + %s[%s]" % (e.named(e.get(bias)).text, own)
     return e.by_index(x.shape, "f32", names, text).with_merged(x.merged)
 
 
@@ -96,7 +100,7 @@ def layer_norm(e, n, x, axes, weight=None, bias=None, eps=1e-5, *rest):
     axis_of(x, -1)
     raw = n.args + [None] * (4 - len(n.args))
     if len(axes) != 1:
-        raise Refused("a layer norm over %d axes: join them by flatten, and apply one to the joined axis" % len(axes))
+        return normed(e, x, True, raw[2], raw[3], eps, [k - len(axes) for k in range(len(axes))])
     whole = raw[2] is not None and raw[3] is not None
     local = whole and part(e, n, with_options("layer_norm", eps=eps if eps != 1e-5 else None), [("weight", raw[2]), ("bias", raw[3])])
     return called(local, x, x.shape) if local else normed(e, x, True, raw[2], raw[3], eps)
@@ -106,9 +110,9 @@ def layer_norm(e, n, x, axes, weight=None, bias=None, eps=1e-5, *rest):
 def rms_norm(e, n, x, axes, weight=None, eps=None):
     axis_of(x, -1)
     raw = n.args + [None] * (3 - len(n.args))
-    if len(axes) != 1:
-        raise Refused("an rms norm over %d axes: join them by flatten, and apply one to the joined axis" % len(axes))
     eps = 1.1920928955078125e-07 if eps is None else eps
+    if len(axes) != 1:
+        return normed(e, x, False, raw[2], None, eps, [k - len(axes) for k in range(len(axes))])
     local = raw[2] is not None and part(e, n, with_options("rms_norm", eps=eps if eps != 1e-6 else None), [("weight", raw[2])])
     return called(local, x, x.shape) if local else normed(e, x, False, raw[2], None, eps)
 
@@ -123,6 +127,26 @@ def group_norm(e, n, x, groups, weight=None, bias=None, eps=1e-5, *rest):
     if not local:
         raise Refused("a group norm whose parameters are read elsewhere")
     return called(local, x, x.shape)
+
+
+@op("instance_norm", merged=True)
+def instance_norm(e, n, x, weight, bias, mean, variance, of_input, momentum, eps, *rest):
+    if not of_input:
+        raise Refused("an instance norm that was exported with its running statistics (eval()): here it would train with those of each example; export model.train()")
+    if any(arg is not None for arg in n.args[3:5]):
+        raise Refused("an instance norm with running statistics")
+    channel = x.merged
+    if x.rank <= channel + 1:
+        raise Refused("an instance norm of %d axes" % (x.rank - x.merged + 1))
+    return normed(e, x, True, n.args[1], n.args[2], eps, range(channel + 1, x.rank), [channel])
+
+
+@op("prelu", merged=True)
+def prelu(e, n, x, weight=None):
+    count, x, slope = e.stored_shape(n.args[1])[0], e.named(x), e.named(e.get(n.args[1]))
+    names = letters(x.shape)
+    place, channel = ", ".join(names), names[x.merged] if count > 1 else "0"
+    return e.by_index(x.shape, "f32", names, "where({0}[{1}] > 0, {0}[{1}], {2}[{3}] * {0}[{1}])".format(x.text, place, slope.text, channel)).with_merged(x.merged)
 
 
 @op("batch_norm")
@@ -190,15 +214,25 @@ def conv_transpose(e, n, x, weight=None, bias=None, stride=1, padding=0, output_
     raw = n.args + [None] * (3 - len(n.args))
     shape, out = e.stored_shape(raw[1]), kept(x, n.out["shape"])
     s, p = one(e, n, stride, "strides"), one(e, n, padding, "paddings")
-    if one(e, n, output_padding, "paddings of the output") or groups != 1 or one(e, n, dilation, "dilations") != 1:
-        raise Refused("`%s` with groups, dilation or padding of its output" % n.op)
+    more = one(e, n, output_padding, "paddings of the output")
+    if groups != 1 or one(e, n, dilation, "dilations") != 1:
+        raise Refused("`%s` with groups or dilation" % n.op)
+    if more > p:
+        raise Refused("`%s` with a padding of its output that is larger than its padding" % n.op)
     if "2d" in n.op and shape[2] == shape[3] and p == 0 and raw[2] is not None:
         local = part(e, n, "conv_transpose[%d, %d%s]" % (shape[1], shape[2], ", %d" % s if s != 1 else ""), [("weight", raw[1]), ("bias", raw[2])])
         if local:
             return called(local, x, out)
     weight, bias = e.get(raw[1]), e.get(raw[2])
-    words = [x.text, weight.text] + (["stride = %d" % s] if s != 1 else []) + (["pad = %d" % p] if p else [])
-    return add_channels(e, n, Value("%s(%s)" % (n.op.split(".")[1], ", ".join(words)), out, "f32", merged=x.merged), bias)
+    words = [x.text, weight.text] + (["stride = %d" % s] if s != 1 else []) + (["pad = %d" % p] if p and not more else [])
+    places = -2 if "2d" in n.op else -1
+    # More is left of the end than of the beginning: all is computed, and the middle taken.
+    whole = out if not more else out[:places] + [size + 2 * p - more for size in out[places:]]
+    value = Value("%s(%s)" % (n.op.split(".")[1], ", ".join(words)), whole, "f32", merged=x.merged)
+    if more:
+        value = e.named(value)
+        value = Value("%s[.., %s]" % (value.text, ", ".join("%d:%d" % (p, p + size) for size in out[places:])), out, "f32", merged=x.merged)
+    return add_channels(e, n, value, bias)
 
 
 # ---- Recurrent --------------------------------------------------------------------------------------------------------------
