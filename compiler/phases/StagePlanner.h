@@ -120,10 +120,11 @@ private:
   int64_t boundOfAnyCut() const;
   bool tryMicrobatch(int64_t microbatch, bool least);
   // .. with the updates handed out among the replicas, or with all of them on the last one. Where state may lie on the host, the cut that is best if all
-  // of it does is tried, too.
+  // of it does is tried, too; and where room is short, the one that needs least.
   bool tryCuts(const solve::ScheduleTable &table, int64_t microbatch, bool handsOut, bool least, bool &fits);
-  // The best cut, by bytes with the state or without it, unless it is this one already: the stage of every segment.
-  bool tryCut(const solve::ScheduleTable &table, int64_t microbatch, bool handsOut, bool stateLeaves, bool least, std::vector<int> &stageOf, bool &fits);
+  // The best cut, by bytes with the state or without it, or (`leastCut`) the one that needs least, unless it is this one already: the stage of every segment.
+  bool tryCut(const solve::ScheduleTable &table, int64_t microbatch, bool handsOut, bool stateLeaves, bool leastCut, bool least, std::vector<int> &stageOf,
+              bool &fits);
   // Replicas can share the updates: there is state that one of them needs.
   bool mayHandOut() const { return options.replicas > 1 && ownSteps() == OwnSteps::None && bytesOnce() > 0; }
   // The updates take so much of a step that sharing them may be worth the messages.

@@ -225,21 +225,25 @@ bool StagePlanner::tryMicrobatch(int64_t microbatch, bool least) {
 
 bool StagePlanner::tryCuts(const solve::ScheduleTable &table, int64_t microbatch, bool handsOut, bool least, bool &fits) {
   std::vector<int> stageOf;
-  if (!tryCut(table, microbatch, handsOut, false, least, stageOf, fits))
+  if (!tryCut(table, microbatch, handsOut, false, least, least, stageOf, fits))
     return false;
   bool fitsToo = false;
-  if (options.hostBudget && room && !c.refused && !tryCut(table, microbatch, handsOut, true, least, stageOf, fitsToo))
+  if (options.hostBudget && room && !c.refused && !tryCut(table, microbatch, handsOut, true, least, least, stageOf, fitsToo))
+    return false;
+  fits |= fitsToo;
+  // What a cut needs is guessed from its kernels. Where room is short, the one that needs least may leave the plans more of it.
+  if (!least && room && lacksRoom && !options.onlyFits && !c.refused && !tryCut(table, microbatch, handsOut, false, true, false, stageOf, fitsToo))
     return false;
   fits |= fitsToo;
   return true;
 }
 
-bool StagePlanner::tryCut(const solve::ScheduleTable &table, int64_t microbatch, bool handsOut, bool stateLeaves, bool least, std::vector<int> &stageOf,
-                          bool &fits) {
+bool StagePlanner::tryCut(const solve::ScheduleTable &table, int64_t microbatch, bool handsOut, bool stateLeaves, bool leastCut, bool least,
+                          std::vector<int> &stageOf, bool &fits) {
   analysis::StageProblem stageProblem = analysis::buildStageProblem(step, problem, homes, microbatch, stages(), options.shards,
                                                                     handsOut ? options.replicas : 1, stateLeaves, forced);
   stageProblem.split.request = table.request, stageProblem.split.request.steps = 1;
-  solve::SplitSolution split = splitInto(stageProblem, least);
+  solve::SplitSolution split = splitInto(stageProblem, leastCut);
   bool cut = int(split.split.cuts.size()) == stages() - 1 && !split.split.ways.empty();
   hasCut |= cut;
   // The bound is of a step alone, and of kernels one by one: plans were seen to end up to 8 % before it.

@@ -141,6 +141,16 @@ def try_model(model, options, count, seed):
         verdicts.expect(other is None or plan["seconds"] <= other["seconds"], "%s: auto is not slower than %s at %d" % (model, named, budget))
 
 
+def try_cuts(model, options):
+    """Of several workers the cut is guessed before it is planned. So a larger budget may have a slower plan than a smaller one, but not by much."""
+    low, whole = refused(model, options)[0], planned(model, options, None)
+    high, best = whole["memory"], float("inf")
+    for eighth in range(9):
+        seconds = planned(model, options, low + (high - low) * eighth // 8)["seconds"]
+        verdicts.expect(seconds <= 1.05 * best, "%s: %g s with %d eighths of the way from the smallest budget, %g with fewer" % (model, seconds, eighth, best))
+        best = min(best, seconds)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--count", type=int, default=6, help="budgets a model")
@@ -158,6 +168,9 @@ def main():
 
     written = {str(programs.source(name, text)): options for name, (text, options) in WRITTEN.items()}
     programs.in_parallel(guarded, {**MODELS, **written}.items())
+    two = ["--stages", "2", "--max-threads", "2"]
+    try_cuts("test/execute/programs/random/batch-axis-last.cinch", two)
+    try_cuts("bench/models/lstm.cinch", [*two, *"-D B=16 -D T=32 -D V=256 -D H=64".split()])
     verdicts.finish()
 
 
