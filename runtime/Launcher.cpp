@@ -67,7 +67,8 @@ Launcher findLauncher() {
       found.wrong = variables.rank;
     else if (!readCount(variables.world, found.world) || found.world < 1)
       found.wrong = variables.world, found.least = 1;
-    else if (isSet(variables.worldHere) && (!readCount(variables.worldHere, found.worldHere) || found.worldHere < 1))
+    const bool said = readCount(variables.worldHere, found.worldHere) && found.worldHere >= 1; // Slurm's may be `2,1`, which counts as not said
+    if (!said && !found.wrong && variables.transport == Transport::Tcp && isSet(variables.worldHere))
       found.wrong = variables.worldHere, found.least = 1;
     return found;
   }
