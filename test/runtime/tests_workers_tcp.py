@@ -157,7 +157,7 @@ def test_tcp_wrong_start(t):
         t.refused(2, [name + " is `0`", "from 1"], two, *arguments, env={**os.environ, **place, name: "0"})
     t.refused(2, ["LOCAL_WORLD_SIZE is `x`"], two, *arguments, env={**os.environ, **place, "LOCAL_WORLD_SIZE": "x"})
     slurm = dict(SLURM_STEP_ID="0", SLURM_PROCID="0", SLURM_STEP_NUM_TASKS="1", SLURM_STEP_TASKS_PER_NODE="1,1")
-    t.check(t.call(t.stages(1), *arguments, env={**os.environ, **slurm})[0] == 0, "tasks of Slurm's nodes that differ")
+    t.check(t.call(t.stages(1), "--data", data, "--out", "slurm", env={**os.environ, **slurm})[0] == 0, "tasks of Slurm's nodes that differ")
     for name in ("RANK", "WORLD_SIZE"): # forgotten, or empty
         for program in (two, t.stages(1)):
             for env in ({**os.environ, **place, name: ""}, {key: value for key, value in {**os.environ, **place}.items() if key != name}):
