@@ -399,6 +399,7 @@ private:
                    const std::vector<std::string> &required, Frame &frame, std::vector<const ast::Expr *> *plain = nullptr);
   void readHyperparameter(const Hyperparameter &wanted, const ast::Expr &expr, Frame &frame, double *target);
   void readOptimizer(const ast::Setting &setting, Frame &frame);
+  bool readPlaces(const ast::Arg &arg, std::vector<int64_t> &places, Frame &frame);
   void readSchedule(const ast::Setting &setting, Frame &frame);
   std::string fieldDifference(size_t field, int dataset, size_t other) const;
   bool sameField(size_t field, int dataset, size_t other) const;

@@ -301,6 +301,22 @@ void Elaborator::readOptimizer(const Setting &setting, Frame &frame) {
     sparedBy.insert({index, parameter});
 }
 
+// `at = (30, 60)`, the steps where a schedule goes on otherwise. False: they are none, which is reported.
+bool Elaborator::readPlaces(const Arg &arg, std::vector<int64_t> &places, Frame &frame) {
+  Value value = evalWhole(*arg.value, frame);
+  std::vector<Value> items = value.kind == Value::Tuple ? value.items : std::vector<Value>{value};
+  for (const Value &item : items) {
+    if (item.isError())
+      return false;
+    if (!item.isNumber() || !count.holds(item.number) || (!places.empty() && places.back() >= *item.number.integer())) {
+      report(Code::E0603, arg.value->span, "`at` takes increasing whole numbers of at least 1, as in (30, 60)", frame);
+      return false;
+    }
+    places.push_back(*item.number.integer());
+  }
+  return true;
+}
+
 void Elaborator::readSchedule(const Setting &setting, Frame &frame) {
   std::vector<std::string> names;
   for (int kind = 0; const char *name = nameOf(ScheduleKind(kind)); ++kind)
@@ -333,23 +349,7 @@ void Elaborator::readSchedule(const Setting &setting, Frame &frame) {
   };
   reads("warmup", schedule.warmup, atLeast0, false);
   bool badAt = false;
-  auto readPlaces = [&](const Arg &arg) {
-    Value value = evalWhole(*arg.value, frame);
-    std::vector<Value> items = value.kind == Value::Tuple ? value.items : std::vector<Value>{value};
-    for (const Value &item : items) {
-      if (item.isError())
-        return;
-      bool good = item.isNumber() && count.holds(item.number) &&
-                  (schedule.at.empty() || schedule.at.back() < *item.number.integer());
-      if (!good) {
-        report(Code::E0603, arg.value->span, "`at` takes increasing whole numbers of at least 1, as in (30, 60)",
-               frame);
-        badAt = true;
-        return;
-      }
-      schedule.at.push_back(*item.number.integer());
-    }
-  };
+  auto places = [&](const Arg &arg) { badAt |= !readPlaces(arg, schedule.at, frame); };
   switch (schedule.kind) {
   case ScheduleKind::Linear:
     reads("end", schedule.end, atLeast0, true);
@@ -357,7 +357,7 @@ void Elaborator::readSchedule(const Setting &setting, Frame &frame) {
   case ScheduleKind::Cosine: // may begin anew
     reads("end", schedule.end, atLeast0, true);
     reads("every", schedule.every, count, false);
-    readers["at"] = readPlaces;
+    readers["at"] = places;
     break;
   case ScheduleKind::Polynomial:
     reads("power", schedule.power, positive, true);
@@ -366,7 +366,7 @@ void Elaborator::readSchedule(const Setting &setting, Frame &frame) {
   case ScheduleKind::Step:
     reads("factor", schedule.factor, atLeast0, true);
     reads("every", schedule.every, count, false);
-    readers["at"] = readPlaces;
+    readers["at"] = places;
     break;
   case ScheduleKind::Exponential:
     reads("factor", schedule.factor, atLeast0, true);
