@@ -127,8 +127,9 @@ def NN_LearningRateOp : NN_Op<"learning_rate", [DeclareOpInterfaceMethods<NN_Dec
     |---|---|
     | constant | 1 |
     | linear | 1 - (1 - end) * t |
-    | cosine | end + (1 - end) * (0.5 * (1 + cos(pi * t))); with `every`, t = (s - w) / every less its whole part; with `at`, t counts from the last
-      entry of `at` that is <= s (w, if that is later or there is none) to the next one (or N) |
+    | cosine | end + (1 - end) * (0.5 * (1 + cos(pi * t))) |
+    | cosine with `every` | the same, t being (s - w) / every less its whole part |
+    | cosine with `at` | the same, t going from the last entry <= s (at least w) to the first one > s (or N) |
     | polynomial | end + (1 - end) * (1 - t)^power |
     | inverse_sqrt | sqrt(max(w, 1) / max(s + 1, max(w, 1))) |
     | step | factor^(floor(s / every)), or factor^(number of entries of `at` that are <= s) |

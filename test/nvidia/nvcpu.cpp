@@ -4,11 +4,11 @@
 // barriers, shuffles, copies that go on, matrices. With --check, every access to shared memory and to the arena is shown to it first, with
 // the alignment that it claims: a GPU stops where that is not so, and a CPU would not.
 // Comments `; NAME: LINES` say which lines of a program kernel NAME serves (cinch --emit nvvm); the stand-in names them with the kernel.
-// Faults can be planted: barrier:N leaves out the N-th barrier, shuffle:N takes the N-th shuffle from the lane beside, access:N moves
-// the N-th access of the program's own kernels to the arena behind it, align:N moves the N-th access of two bytes and more to the arena or to shared memory by half of its
-// alignment, wait:N lets the N-th wait for copies leave one group more on its way, copy:N and matrix:N move
-// the N-th copy into shared memory, and the N-th matrix read from it, by 16 bytes, source:N reads the N-th copy from behind the arena, rounding:N leaves
-// out the N-th rounding to tf32.
+// Faults can be planted: barrier:N leaves out the N-th barrier, shuffle:N takes the N-th shuffle from the lane beside, access:N moves the
+// N-th access to the arena behind it (of the program's own kernels, not of the gate's), align:N moves the N-th access of two bytes and more to
+// the arena or to shared memory by half of its alignment, wait:N lets the N-th wait for copies leave one group more on its way, copy:N and
+// matrix:N move the N-th copy into shared memory, and the N-th matrix read from it, by 16 bytes, source:N reads the N-th copy from behind the
+// arena, rounding:N leaves out the N-th rounding to tf32.
 // Of products by wgmma: phase:N, show:N leave out the N-th wait for a barrier's phase, the N-th fence behind writes; arrive:N the N-th
 // arrival; products:N lets the N-th wait for products leave one group more under way; swizzle:N, lines:N give the first operand of the N-th
 // product the swizzle of 64 bytes, the distance of 16 lines between eight; turned:N takes its lines for columns; rows:N exchanges two of the registers that are the first operand of the N-th such product. Of copies of boxes: bytes:N expects
@@ -316,7 +316,7 @@ static void showAccesses(Module &module) {
       uint64_t bytes = module.getDataLayout().getTypeStoreSize(getLoadStoreType(&instruction));
       bool isShared = at->getType()->getPointerAddressSpace() == kShared;
       Value *plain = at->getType() == pointer ? at : b.CreateAddrSpaceCast(at, pointer);
-      // Those of the gate run only where values of several workers or evaluations meet.
+      // The gate's kernels stand first. Two of them add up numbers of several workers, and a run of one worker does not start them.
       if (!isShared && function.getName().starts_with("kernel_") && fault.isHere("access"))
         plain = b.CreatePtrAdd(plain, b.getInt64(uint64_t(1) << 40));
       const uint64_t alignment = getLoadStoreAlignment(&instruction).value();
