@@ -99,7 +99,8 @@ int64_t rowsOfTilesTogether(int64_t tilesOfRow) {
 void planWinograd(ContractPlan &plan, const ContractSpec &spec) {
   if (spec.sumsPlaces)
     return planFilter(plan, spec);
-  constexpr int64_t kImage = 128 * 1024, kFilter = 512 * 1024; // bytes: larger ones are a little quicker, but small budgets have no room for them
+  constexpr int64_t kImage = 128 * 1024, kFilter = 512 * 1024, kLeastFilter = 256 * 1024; // bytes: larger ones are a little quicker, but small
+                                                                                         // budgets have no room for them
   constexpr int64_t kSets = 4096; // bytes after which places share a set of the first cache
   assert(spec.batch.empty() && spec.k.size() == 3 && spec.n.size() == 1 && spec.bounds.size() == 2 && !spec.accumulate);
   WinogradPlan &w = plan.winograd;
@@ -129,7 +130,10 @@ void planWinograd(ContractPlan &plan, const ContractSpec &spec) {
   plan.packB = plan.n.b == 1 ? PackedB::Copy : w.channelB == 1 && w.channels >= plan.lanes ? PackedB::Transpose : PackedB::Gather;
   plan.kc = w.channels;
   const int64_t panel = kWinogradProducts * w.channels * plan.nr() * plan.bytes, panels = (plan.n.size + plan.nr() - 1) / plan.nr();
-  const int64_t together = std::clamp<int64_t>(kFilter / panel, 1, panels), blocks = (panels + together - 1) / together;
+  // Beside few places a large filter would be most of what there is.
+  const int64_t places = countOf(plan.outerM) / w.rows.tiles * w.rows.places * w.columns.places;
+  const int64_t filter = std::clamp(places * (w.channels + plan.n.size) * plan.bytes, kLeastFilter, kFilter);
+  const int64_t together = std::clamp<int64_t>(filter / panel, 1, panels), blocks = (panels + together - 1) / together;
   plan.nc = (panels + blocks - 1) / blocks * plan.nr();
 }
 

@@ -104,7 +104,7 @@ std::vector<int64_t> StagePlanner::sizesWithTable(std::vector<int64_t> sizes) {
 
 std::vector<int64_t> StagePlanner::sizesOfBlocks(std::vector<int64_t> sizes) {
   std::string error;
-  std::vector<solve::Variant> variants = rowVariants(step, problem, base, error);
+  std::vector<solve::Variant> variants = planVariants(step, problem, base, error);
   if (!error.empty()) {
     refuse(error);
     return {};

@@ -410,7 +410,7 @@ PlanProblem::PlanProblem(func::FuncOp function, const DecideOptions &options) : 
   problem.graph.sumsBeginLate =
       !options.callerCounts && llvm::none_of(problem.graph.kernels, [](const solve::Kernel &kernel) { return kernel.message; });
   if (problem.error.empty())
-    variants = rowVariants(step, problem, options, refused);
+    variants = planVariants(step, problem, options, refused);
 }
 
 int64_t PlanProblem::bound() {

@@ -100,9 +100,8 @@ struct DecideOutcome {
   // If asked for: the curve of memory against time, and the strategies that have names.
   std::vector<solve::LadderPoint> tradeOff, named;
 };
-// The step as it is, and with ranges in row blocks.
-std::vector<solve::Variant> rowVariants(const analysis::Step &, const analysis::StepProblem &, const DecideOptions &,
-                                        std::string &error);
+// The step as it is, with ranges in row blocks, and with work on parameters in the main loop.
+std::vector<solve::Variant> planVariants(const analysis::Step &, const analysis::StepProblem &, const DecideOptions &, std::string &error);
 // Bytes of the arena that no plan can do without in blocks of any size that somebody may ask for; INT64_MAX if there are none, or if a size was
 // asked for: then the variants are all there is.
 int64_t boundOfRowBlocks(const analysis::Step &, const analysis::StepProblem &, const DecideOptions &);

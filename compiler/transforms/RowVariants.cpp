@@ -1,7 +1,8 @@
 // RowVariants.cpp: the graphs that the planner chooses among: the step as it is, and with its widest work, then also its
-// second widest, and so on, in row blocks of several sizes.
+// second widest, and so on, in row blocks of several sizes; each of them also with work on parameters in the main loop.
 #include "compiler/analysis/RowWise.h"
 #include "compiler/solve/MemoryBound.h"
+#include "compiler/solve/ParameterWork.h"
 #include "compiler/transforms/Decision.h"
 #include "dialects/nn/Grain.h"
 #include "dialects/nn/NN.h"
@@ -158,10 +159,26 @@ private:
 };
 } // namespace
 
+// The variants, and those of them in which work on parameters stands in the main loop. The step as it is stays the first.
+// A named strategy says what of the loop is kept, and says nothing of work before it.
+static std::vector<solve::Variant> withParameterWork(std::vector<solve::Variant> variants, const DecideOptions &options) {
+  const solve::Strategy::Kind strategy = options.search.strategy.kind;
+  if (strategy != solve::Strategy::Auto && strategy != solve::Strategy::Optimal)
+    return variants;
+  std::vector<solve::Variant> moved;
+  for (const solve::Variant &variant : variants)
+    for (solve::RowBlocked &rows : solve::withParameterWorkInLoop(variant.rows))
+      moved.push_back({(variant.name.empty() ? "" : variant.name + ", ") + "copies of parameters made where they are read", std::move(rows)});
+  const size_t first = std::min<size_t>(1, variants.size());
+  variants.insert(variants.begin() + ptrdiff_t(first), std::make_move_iterator(moved.begin()), std::make_move_iterator(moved.end()));
+  return variants;
+}
+
 // Bytes that are proven of work in such blocks at the micro-batch that needs least; INT64_MAX where there can be no such blocks.
-static int64_t boundOf(BlockedSteps &blocked, const solve::RowBlock &block, llvm::ArrayRef<std::vector<solve::RowRange>> classes, int64_t asked) {
+static int64_t boundOf(BlockedSteps &blocked, const solve::RowBlock &block, llvm::ArrayRef<std::vector<solve::RowRange>> classes,
+                       const DecideOptions &options, int64_t asked) {
   int64_t least = INT64_MAX;
-  std::vector<solve::Variant> variants = classes.empty() ? std::vector<solve::Variant>() : blocked.of(block, classes.take_back());
+  std::vector<solve::Variant> variants = classes.empty() ? std::vector<solve::Variant>() : withParameterWork(blocked.of(block, classes.take_back()), options);
   for (const solve::Variant &variant : variants)
     for (int64_t microbatch : solve::microbatches(variant.rows.graph))
       if (asked <= 0 || asked == microbatch)
@@ -172,14 +189,15 @@ static int64_t boundOf(BlockedSteps &blocked, const solve::RowBlock &block, llvm
 // Where memory is short there may be blocks smaller than those that are worth trying elsewhere: those of which the fewest bytes are proven, of
 // equals the largest. They are slow, so that what is proven of them rules them out where there is more memory.
 static std::optional<solve::RowBlock> leanestBlock(BlockedSteps &blocked, const BlockRules &rules, const solve::StepGraph &graph,
-                                                   llvm::ArrayRef<solve::RowBlock> tried, llvm::ArrayRef<std::vector<solve::RowRange>> classes) {
+                                                   llvm::ArrayRef<solve::RowBlock> tried, llvm::ArrayRef<std::vector<solve::RowRange>> classes,
+                                                   const DecideOptions &options) {
   const int64_t below = tried.empty() ? graph.batch * graph.positions : rowsOf(tried.front());
   std::optional<solve::RowBlock> leanest;
   int64_t least = INT64_MAX;
   for (const solve::RowBlock &block : solve::possibleRowBlocks(graph)) {
     if (!rules.allow(block) || rowsOf(block) >= below)
       continue;
-    if (int64_t bytes = boundOf(blocked, block, classes, 0); bytes < INT64_MAX && bytes <= least)
+    if (int64_t bytes = boundOf(blocked, block, classes, options, 0); bytes < INT64_MAX && bytes <= least)
       least = bytes, leanest = block;
   }
   return leanest;
@@ -198,8 +216,8 @@ static std::string possibleSizes(BlockedSteps &blocked, const BlockRules &rules,
   return llvm::join(sizes, ", ") + " or " + last;
 }
 
-std::vector<solve::Variant> rowVariants(const analysis::Step &step, const analysis::StepProblem &problem,
-                                        const DecideOptions &options, std::string &error) {
+static std::vector<solve::Variant> blockedVariants(const analysis::Step &step, const analysis::StepProblem &problem,
+                                                   const DecideOptions &options, std::string &error) {
   const solve::StepGraph &graph = problem.graph;
   solve::Variant plain;
   plain.rows.graph = graph;
@@ -226,7 +244,7 @@ std::vector<solve::Variant> rowVariants(const analysis::Step &step, const analys
     classes.erase(classes.begin(), classes.end() - 1);
   BlockedSteps blocked(step, problem, options.target);
   auto add = [&](const solve::RowBlock &block) { llvm::append_range(variants, blocked.of(block, classes)); };
-  if (std::optional<solve::RowBlock> block = options.rowBlocks == 0 ? leanestBlock(blocked, rules, graph, sizes, classes) : std::nullopt)
+  if (std::optional<solve::RowBlock> block = options.rowBlocks == 0 ? leanestBlock(blocked, rules, graph, sizes, classes, options) : std::nullopt)
     add(*block);
   for (const solve::RowBlock &block : sizes)
     add(block);
@@ -239,6 +257,10 @@ std::vector<solve::Variant> rowVariants(const analysis::Step &step, const analys
   return variants;
 }
 
+std::vector<solve::Variant> planVariants(const analysis::Step &step, const analysis::StepProblem &problem, const DecideOptions &options, std::string &error) {
+  return withParameterWork(blockedVariants(step, problem, options, error), options);
+}
+
 int64_t boundOfRowBlocks(const analysis::Step &step, const analysis::StepProblem &problem, const DecideOptions &options) {
   const solve::StepGraph &graph = problem.graph;
   int64_t least = INT64_MAX;
@@ -249,7 +271,7 @@ int64_t boundOfRowBlocks(const analysis::Step &step, const analysis::StepProblem
   BlockedSteps blocked(step, problem, options.target);
   for (const solve::RowBlock &block : solve::possibleRowBlocks(graph))
     if (rules.allow(block))
-      least = std::min(least, boundOf(blocked, block, classes, options.search.microbatch));
+      least = std::min(least, boundOf(blocked, block, classes, options, options.search.microbatch));
   return least;
 }
 

@@ -1,5 +1,6 @@
 // StepTrees.h: random small steps that are trees of loops: loops over the micro-batches before the main one, and kernels that are loops:
-// work in blocks of rows (RowBlocks.h), loops along an axis in loops along an axis, with slices, carried and stacked values.
+// work in blocks of rows (RowBlocks.h), loops along an axis in loops along an axis, with slices, carried and stacked values. Some have work on
+// parameters before the main loop.
 #ifndef CINCH_TEST_UNIT_STEPTREES_H
 #define CINCH_TEST_UNIT_STEPTREES_H
 
@@ -142,6 +143,14 @@ private:
     int w = buffer(g, Buffer::Persistent, kCell * (1 + below(3)), 0), x = buffer(g, Buffer::Persistent, 0, kCell * kPositions);
     int sum = -1;
     auto value = [&] { return buffer(g, Buffer::Value, 0, kCell * kPositions * (1 + below(3))); };
+    std::vector<int> ofParameters{w}; // w, and what is made of it
+    auto prepare = [&] {
+      int made = buffer(g, Buffer::Value, kCell * (1 + below(4)), 0);
+      kernel(g, g.mainLoop() - 1, {ofParameters[size_t(below(int64_t(ofParameters.size())))]}, {made});
+      ofParameters.push_back(made);
+    };
+    if (below(2))
+      prepare();
     if (below(2)) { // a sum that the main loop needs: a loop before it
       sum = buffer(g, Buffer::Accumulator, kCell, 0);
       int s = value();
@@ -154,6 +163,9 @@ private:
         sum = prepared;
       }
     }
+    for (int64_t more = below(3); more > 0; --more)
+      prepare();
+    auto parameter = [&] { return ofParameters[size_t(below(int64_t(ofParameters.size())))]; };
     int first = int(g.kernels.size()), main = g.mainLoop();
     int layers = 2 + int(below(3));
     std::vector<int> forward{x};
@@ -177,7 +189,7 @@ private:
       if (sum >= 0 && i == layers - 1)
         reads.push_back(sum);
       else if (below(2))
-        reads.push_back(w);
+        reads.push_back(parameter());
       int out = value();
       leafOrLoop(reads, out, false);
       forward.push_back(out);
@@ -187,7 +199,7 @@ private:
     for (int i = layers - 1; i >= 1; --i) {
       if (i == 1 || below(2)) {
         int dw = buffer(g, Buffer::Accumulator, kCell * (1 + below(2)), 0);
-        int k = kernel(g, main, {gradient, forward[i]}, {dw});
+        int k = kernel(g, main, below(2) ? std::vector<int>{gradient, forward[i]} : std::vector<int>{gradient, forward[i], parameter()}, {dw});
         g.kernels[k].backward = true, g.kernels[k].rows = below(2);
         sums.push_back(dw);
       }
@@ -198,6 +210,8 @@ private:
       }
     }
     sums.push_back(w);
+    if (below(4) == 0)
+      sums.push_back(parameter());
     g.kernels[kernel(g, main + 1, sums, {w})].recomputable = false;
     blocks(tree, first);
   }

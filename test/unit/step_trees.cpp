@@ -2,10 +2,11 @@
 // Steps that are trees of loops: random orders with random recomputation, and the planner's own plans. Each is run on symbols, in the bytes
 // it plans, every loop unrolled, and must compute what the step computes without a plan; what `evaluate` says it holds and costs is counted
 // again by plain code; the plan checker must accept it. The planner is compared with the cheapest schedule of all: its bounds are
-// never above it, its plans never below. Arguments: trees, seed.
+// never above it, its plans never below. The same of the tree with work on parameters in the main loop. Arguments: trees, seed.
 #include "test/unit/Expect.h"
 #include "test/unit/StepCount.h"
 #include "test/unit/TreeMachine.h"
+#include "compiler/solve/ParameterWork.h"
 #include "compiler/solve/Search.h"
 #include "compiler/solve/StepBound.h"
 
@@ -39,7 +40,7 @@ std::vector<int> randomSchedule(const GraphIndex &index, Random &random) {
 }
 
 struct Tallies {
-  int trees = 0, loops = 0, nested = 0, early = 0, ranges = 0, schedules = 0, plans = 0, cheapest = 0, refused = 0, leastBytes = 0, boundMet = 0;
+  int trees = 0, moved = 0, smaller = 0, loops = 0, nested = 0, early = 0, ranges = 0, schedules = 0, plans = 0, cheapest = 0, refused = 0, leastBytes = 0, boundMet = 0;
 };
 
 void testPlan(const std::string &who, const StepTree &tree, const Plan &plan, const std::vector<int> &loop, const std::vector<Symbol> &want) {
@@ -56,16 +57,16 @@ void testPlan(const std::string &who, const StepTree &tree, const Plan &plan, co
   expect(wrong.empty(), who + ": " + wrong);
 }
 
-void testTree(int number, TreeMaker &maker, Random &random, Tallies &all) {
-  Case one;
-  StepTree tree = maker.next();
+// Returns the smallest arena.
+int64_t testTree(const std::string &name, const StepTree &tree, Random &random, Tallies &all) {
   const StepGraph &g = tree.graph();
-  std::string name = "tree " + std::to_string(number);
-  ++all.trees, all.loops += int(tree.loops.size()), all.early += g.loops - 1, all.ranges += int(tree.rows.ranges.size());
+  int64_t smallestOfAll = INT64_MAX;
+  all.loops += int(tree.loops.size()), all.early += g.loops - 1, all.ranges += int(tree.rows.ranges.size());
   std::vector<Symbol> want = Machine(tree).expected();
   for (auto &[k, l] : tree.loops)
     all.nested += int(l->inner.size());
   GraphIndex index(g);
+  expect(index.error.empty(), name + ": " + index.error);
   Planner planner(g);
   for (int64_t b : microbatches(g)) {
     std::string who = name + ", micro-batch " + std::to_string(b);
@@ -103,6 +104,22 @@ void testTree(int number, TreeMaker &maker, Random &random, Tallies &all) {
       ++all.plans, all.cheapest += r.plan.seconds <= best * (1 + 1e-9), all.boundMet += bound.seconds >= best * (1 - 1e-9);
     }
     ++all.refused;
+    smallestOfAll = std::min(smallestOfAll, low);
+  }
+  return smallestOfAll;
+}
+
+void testTree(int number, TreeMaker &maker, Random &random, Tallies &all) {
+  Case one;
+  ++all.trees;
+  StepTree tree = maker.next();
+  std::string name = "tree " + std::to_string(number);
+  int64_t smallest = testTree(name, tree, random, all);
+  for (RowBlocked &rows : withParameterWorkInLoop(tree.rows)) {
+    StepTree moved = tree;
+    moved.rows = std::move(rows);
+    int64_t inLoop = testTree(name + ", work on parameters in its loop", moved, random, all);
+    ++all.moved, all.smaller += inLoop < smallest;
   }
 }
 
@@ -118,9 +135,11 @@ int main(int argc, char **argv) {
     testTree(i, maker, random, all);
   std::printf("%d trees with %d loops (%d in loops), %d loops before, %d ranges in blocks of rows: %d random schedules, %d plans\n", all.trees,
               all.loops, all.nested, all.early, all.ranges, all.schedules, all.plans);
+  std::printf("%d times with work on parameters in the main loop, %d of them in less memory\n", all.moved, all.smaller);
   std::printf("%d plans are the cheapest there are, the bound with effort is the least of %d; %d of %d smallest arenas are the smallest there are\n",
               all.cheapest, all.boundMet, all.leastBytes, all.refused);
   expect(all.cheapest > all.plans * 9 / 10, "most plans are the cheapest there are");
+  expect(all.moved > all.trees / 4 && all.smaller > all.moved / 8, "many trees have work on parameters that may move, and some need less then");
   expect(all.leastBytes > all.refused * 9 / 10, "most smallest arenas are the smallest there are");
   return tally();
 }
