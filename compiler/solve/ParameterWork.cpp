@@ -1,6 +1,8 @@
 // ParameterWork.cpp: which work on parameters may move into the main loop, and where it stands there.
 #include "compiler/solve/ParameterWork.h"
 
+#include "compiler/solve/Timeline.h"
+
 #include <algorithm>
 #include <functional>
 #include <numeric>
@@ -17,7 +19,7 @@ public:
       for (int b : kernel.writes)
         changes[size_t(b)] = changes[size_t(b)] || (g.buffers[size_t(b)].kind != Buffer::Value && kernel.section <= g.mainLoop());
     }
-    if (!g.actions.empty() || std::any_of(g.kernels.begin(), g.kernels.end(), [](const Kernel &kernel) { return kernel.message; }))
+    if (overlapOf(g.actions) > 0 || !partsKeepOrder(g.actions))
       return;
     std::vector<bool> ofParameters(g.kernels.size(), false);
     for (size_t k = 0; k < g.kernels.size(); ++k)

@@ -214,7 +214,8 @@ def DecidePlan : Pass<"decide-plan", "::mlir::func::FuncOp"> {
   let description = [{
     Changes no op. The function gets `plan.decision`, which the passes behind it apply: micro-batch and count, the runs of kernels in
     order, and the byte offset of everything that a run reads and writes. Only parameters and state have offsets that other
-    functions share; `reserved` bytes behind the parameters stay untouched. Assumes kernels (form-kernels), and fails without.
+    functions share; `reserved` bytes behind the parameters stay untouched. Work on parameters alone, which stands before the main loop,
+    may be decided to run in it. Assumes kernels (form-kernels), and fails without.
     Fails, with what to do about it, if nothing fits.
   }];
   let options = [
@@ -247,7 +248,7 @@ def Rematerialize : Pass<"rematerialize", "::mlir::func::FuncOp"> {
   let summary = "puts the runs of all kernels in the decided order, recomputed ones as further copies of their kernel";
   let description = [{
     Every kernel stands there once for each of its runs, numbered by `plan.run`; from the second run in the loop on it is marked
-    `recompute`. A kernel reads what the latest run before it wrote. Assumes the decided micro-batch (form-microbatches), and fails
+    `recompute`. One that stood before the loop stands in it if its run does. A kernel reads what the latest run before it wrote. Assumes the decided micro-batch (form-microbatches), and fails
     at a loop that has another.
   }];
   let dependentDialects = ["::cinch::plan::PlanDialect"];

@@ -1,4 +1,4 @@
-// The planner chooses among the step as it is and with its wide work in blocks of rows (RowVariants.cpp): what fits and is fastest wins.
+// The planner chooses among the step as it is and with its wide work in blocks of rows (PlanVariants.cpp): what fits and is fastest wins.
 // RUN: cinch-opt %s --pass-pipeline="builtin.module(decompose-ops,func.func(form-kernels,decide-plan{threads=1}))" | FileCheck %s --check-prefix=ROOM
 // RUN: cinch-opt %s --pass-pipeline="builtin.module(decompose-ops,func.func(form-kernels,decide-plan{threads=1 arena-budget-bytes=13000}))" | FileCheck %s --check-prefix=TIGHT
 // RUN: not cinch-opt %s --pass-pipeline="builtin.module(decompose-ops,func.func(form-kernels,decide-plan{threads=1 microbatch=4 row-blocks=-1 arena-budget-bytes=13000}))" 2>&1 | FileCheck %s --check-prefix=WHOLE

@@ -1,6 +1,7 @@
 // LINK: cinch_solve
 // What one worker of several plans: boxes of channels against a dry run and against the simulated tables, and plans of a loop body in
 // parts, proved by the plan checker, which must refuse them with too few copies, shared bytes or another list of actions.
+#include "compiler/solve/ParameterWork.h"
 #include "compiler/solve/PlanChecker.h"
 #include "compiler/solve/Random.h"
 #include "compiler/solve/Search.h"
@@ -193,6 +194,54 @@ static void plansInParts() {
   }
   expect(tried > 100 && refused == tried, std::to_string(tried - refused) + " of " + std::to_string(tried) +
                                                " plans with a copy too few are accepted");
+}
+
+// A body in parts whose work reads what is made of parameters before the loop: the same made in the parts that read it.
+static void plansWithWorkOnParameters() {
+  Random random = Random::seeded(13);
+  int plans = 0, smaller = 0, rounds = 150;
+  for (int round = 0; round < rounds; ++round) {
+    Case one;
+    int64_t count = 1 + int64_t(random.below(6)), ahead = int64_t(random.below(count));
+    RowBlocked step;
+    StepGraph &g = step.graph;
+    g = randomBody(random, twoParts(count, ahead));
+    const int made = 1 + int(random.below(3));
+    for (Buffer &buffer : g.buffers)
+      buffer.producer += made;
+    std::vector<Kernel> before(static_cast<size_t>(made));
+    for (int i = 0; i < made; ++i) {
+      Buffer parameter, value;
+      parameter.kind = Buffer::Persistent, parameter.fixedBytes = value.fixedBytes = 64 * (1 + int64_t(random.below(4)));
+      value.producer = i, value.name = "of a parameter";
+      before[size_t(i)].section = 0, before[size_t(i)].name = "before";
+      before[size_t(i)].reads = {int(g.buffers.size())}, before[size_t(i)].writes = {int(g.buffers.size()) + 1};
+      g.buffers.push_back(parameter), g.buffers.push_back(value);
+      for (Kernel &kernel : g.kernels)
+        if (!kernel.newPart && !kernel.message && random.below(3) == 0)
+          kernel.reads.push_back(before[size_t(i)].writes.front());
+    }
+    g.kernels.insert(g.kernels.begin(), before.begin(), before.end());
+    step.original.resize(g.kernels.size());
+    std::iota(step.original.begin(), step.original.end(), 0);
+    SearchOptions options;
+    options.microbatch = 1, options.arenaBudget = 0;
+    const int64_t smallest = Planner(g).search(options).smallestArena;
+    for (const RowBlocked &moved : withParameterWorkInLoop(step)) {
+      Planner planner(moved.graph);
+      options.arenaBudget.reset();
+      SearchResult free = planner.search(options);
+      expect(free.feasible, "no plan without a budget: " + free.error);
+      options.arenaBudget = 0;
+      free.smallestArena = planner.search(options).smallestArena;
+      for (int64_t budget : {free.smallestArena, (free.smallestArena + free.plan.decision.arenaBytes) / 2}) {
+        options.arenaBudget = budget;
+        rightPlan(moved.graph, planner, options);
+      }
+      ++plans, smaller += free.smallestArena < smallest;
+    }
+  }
+  expect(plans > rounds && smaller > plans / 4, std::to_string(plans) + " steps have work on parameters in their parts, " + std::to_string(smaller) + " of them need less");
 }
 
 // ---- Steps that overlap ------------------------------------------------------------------------------------------------
@@ -403,6 +452,7 @@ int main() {
   exchangesInTurns();
   sumsGoOn();
   plansInParts();
+  plansWithWorkOnParameters();
   plansOutOfOrder();
   plansOverlap();
   return tally();

@@ -1,4 +1,4 @@
-// RowVariants.cpp: the graphs that the planner chooses among: the step as it is, and with its widest work, then also its
+// PlanVariants.cpp: the graphs that the planner chooses among: the step as it is, and with its widest work, then also its
 // second widest, and so on, in row blocks of several sizes; each of them also with work on parameters in the main loop.
 #include "compiler/analysis/RowWise.h"
 #include "compiler/solve/MemoryBound.h"
