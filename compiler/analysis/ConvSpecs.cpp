@@ -239,9 +239,12 @@ bool convSpec(nn::ConvOp op, llvm::function_ref<int(Value)> bufferOf, bool accum
               llvm::SetVector<Operation *> *passed, const Extent &extent) {
   auto ofAxes = [](ArrayRef<int64_t> numbers) { return std::array<int64_t, 2>{numbers[0], numbers[1]}; };
   Convolution c{ofAxes(op.getStride()), ofAxes(op.getPad()), ofAxes(op.getDilate()), batchAxisOf(op.part(nn::ConvPart::Image))};
+  c.winograd = op->hasAttr(nn::kWinogradAttr);
   auto place = [&](nn::ConvPart part, View &view, Shape &shape) {
     shape = shapeOf(op.part(part), extent);
-    return locateAxes(op.part(part), bufferOf, true, view, blocker, passed, extent);
+    // Minimal filtering transforms the filter anyway, and takes it in any order of its axes.
+    const bool anyOrder = c.winograd && part == nn::ConvPart::Filter && op.getGives() != part;
+    return locateAxes(op.part(part), bufferOf, !anyOrder, view, blocker, passed, extent);
   };
   if (!place(nn::ConvPart::Image, c.image, c.imageShape) || !place(nn::ConvPart::Filter, c.filter, c.filterShape) ||
       !place(nn::ConvPart::Output, c.output, c.outputShape))
@@ -251,7 +254,6 @@ bool convSpec(nn::ConvOp op, llvm::function_ref<int(Value)> bufferOf, bool accum
   c.groups = int64_t(op.getGroups());
   c.rounded = elemOf(op.getLhs()) == Elem::BF16 || elemOf(op.getRhs()) == Elem::BF16;
   c.tf32 = op->hasAttr(nn::kTF32Attr);
-  c.winograd = op->hasAttr(nn::kWinogradAttr);
   if (auto rows = op->getAttrOfType<DenseI64ArrayAttr>(nn::kWinogradRowsAttr))
     c.firstRow = rows[0], c.movesRows = rows[1] != 0;
   if (c.winograd && op.getGives() == nn::ConvPart::Filter && op->hasAttr(nn::kWinogradRowsAttr) && !c.hasWholeSums())

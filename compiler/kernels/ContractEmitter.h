@@ -165,6 +165,7 @@ private:
   void emitWinograd(Value context, Value thread, Value threads);
   void transformFilter(Range columns);
   void transformPanel(Value column, Value panel, int64_t columns);
+  mlir::SmallVector<Value> loadTaps(Value channel, Value column, int64_t alive);
   void storeTaps(llvm::ArrayRef<Value> taps, Value at);
   struct TileRow {           // of tiles beside each other
     Value a, c;              // where the image begins that it lies in, and its outputs (in B, if C is the gradient of the filter)

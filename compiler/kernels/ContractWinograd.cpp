@@ -45,6 +45,30 @@ void ContractEmitter::storeTaps(ArrayRef<Value> taps, Value at) {
   }
 }
 
+// The taps of one channel of the image under `alive` columns from `column` on, where they lie side by side: those of a column are loaded together, and
+// squares are turned in registers, so that each tap is a vector of columns.
+ContractEmitter::Values ContractEmitter::loadTaps(Value channel, Value column, int64_t alive) {
+  constexpr int64_t kTaps = kWinogradTaps * kWinogradTaps, kFew = 2; // so few are loaded one by one
+  const WinogradPlan &w = plan.winograd;
+  Value source = add(add(mul(column, plan.n.b), plan.b.offset), mul(channel, w.channelB));
+  Values inMemory;
+  while (int64_t(inMemory.size()) < kTaps) {
+    const int64_t first = int64_t(inMemory.size()), count = std::min<int64_t>(plan.lanes, kTaps - first);
+    if (count <= kFew) {
+      inMemory.push_back(loadApart(memB, add(source, first), plan.n.b, plan.lanes, alive));
+      continue;
+    }
+    Values rows;
+    for (int64_t i = 0; i < plan.lanes; ++i)
+      rows.push_back(i < alive ? loadVector(memB, add(source, i * plan.n.b + first), plan.lanes, count) : zeros(plan.lanes));
+    Values turned = emitTransposed(builder, loc, rows);
+    inMemory.append(turned.begin(), turned.begin() + count);
+  }
+  if (w.columns.tap < 0)
+    std::reverse(inMemory.begin(), inMemory.end());
+  return inMemory;
+}
+
 // A panel of the columns from `column` on.
 void ContractEmitter::transformPanel(Value column, Value panel, int64_t columns) {
   const WinogradPlan &w = plan.winograd;
@@ -56,6 +80,10 @@ void ContractEmitter::transformPanel(Value column, Value panel, int64_t columns)
   };
   auto oneChannel = [&](Value channel) {
     for (int64_t j = 0; j < columns; j += plan.lanes) {
+      if (w.tapsTogether) {
+        storeTaps(loadTaps(channel, add(column, j), std::min<int64_t>(plan.lanes, columns - j)), add(add(panel, mul(channel, plan.nr())), j));
+        continue;
+      }
       Value at = add(add(source, mul(channel, w.channelB)), j * plan.n.b);
       Values taps;
       forTaps([&](int64_t tap) { taps.push_back(loadApart(memB, add(at, tap), plan.n.b, plan.lanes, std::min<int64_t>(plan.lanes, columns - j))); });
@@ -74,7 +102,7 @@ void ContractEmitter::transformPanel(Value column, Value panel, int64_t columns)
     for (int64_t i = 0; i < plan.lanes; ++i)
       storeTaps(llvm::map_to_vector(turned, [&](Values &tap) { return tap[size_t(i)]; }), add(add(panel, mul(channel, plan.nr())), i * plan.nr() + j));
   };
-  const int64_t turned = plan.packB == PackedB::Transpose ? w.channels / plan.lanes * plan.lanes : 0;
+  const int64_t turned = plan.packB == PackedB::Transpose && !w.tapsTogether ? w.channels / plan.lanes * plan.lanes : 0;
   forLoop(number(0), number(turned), plan.lanes, [&](Value channel) {
     for (int64_t j = 0; j < columns; j += plan.lanes)
       square(channel, j);

@@ -64,6 +64,7 @@ struct WinogradAxis {
 struct WinogradPlan {
   WinogradAxis rows, columns;
   int64_t channels = 0, channelA = 1, channelB = 1; // of the image; their strides in A and in B
+  bool tapsTogether = false;                      // the nine taps of a channel of the image and one of the outputs lie side by side in B
   int64_t firstRow = 0;                           // 0 or 1: the number of the first row of C in its tile ..
   bool movesRows = false;                         // .. and of every other trip the other number
   bool ofFilter = false;                          // C is the gradient of the filter

@@ -46,6 +46,11 @@ void chooseTile(ContractPlan &plan, int64_t tiles) {
   }
 }
 
+// Do the taps lie side by side, in this order or in the opposite one? So they do in PyTorch's order of axes.
+bool liesTogether(const WinogradAxis &rows, const WinogradAxis &columns) {
+  return std::abs(columns.tap) == 1 && rows.tap == kWinogradTaps * columns.tap && rows.firstTap + columns.firstTap == (columns.tap < 0 ? kWinogradTaps * kWinogradTaps - 1 : 0);
+}
+
 // Of the gradient of a filter: taps and channels are rows of C, places are summed.
 WinogradAxis axisOfFilter(const ContractSpec &spec, size_t axis) {
   const size_t place = spec.k.size() - 2 + axis;
@@ -127,7 +132,10 @@ void planWinograd(ContractPlan &plan, const ContractSpec &spec) {
       plan.unroll = unroll;
 
   plan.packA = PackedA::Band;
-  plan.packB = plan.n.b == 1 ? PackedB::Copy : w.channelB == 1 && w.channels >= plan.lanes ? PackedB::Transpose : PackedB::Gather;
+  w.tapsTogether = plan.n.b != 1 && liesTogether(w.rows, w.columns);
+  plan.packB = plan.n.b == 1                                                           ? PackedB::Copy
+               : w.tapsTogether || (w.channelB == 1 && w.channels >= plan.lanes) ? PackedB::Transpose
+                                                                                       : PackedB::Gather;
   plan.kc = w.channels;
   const int64_t panel = kWinogradProducts * w.channels * plan.nr() * plan.bytes, panels = (plan.n.size + plan.nr() - 1) / plan.nr();
   // Beside few places a large filter would be most of what there is.

@@ -39,6 +39,7 @@ struct CompileOptions {
   bool onlyFits = false;    // of several workers: only whether they fit the budget is asked
   bool tradeOff = false;    // the curve of budget against time is wanted
   bool bound = false;       // the bound on the time of the step's plan is wanted
+  bool leanest = false;     // of one worker: the smallest plan of all, whatever its time
   int64_t granted = 0;      // bytes beside the arena beyond what is guessed
   std::string planCache;    // folder of found plans; "": none
   std::string kernelCache;  // folder of objects; "": none

@@ -36,7 +36,7 @@ bool Compilation::decide() {
 
   EntryPlan step{"train", nn::kTrainName.str(), {}, 0, 0};
   DecideOptions forTrain = base;
-  forTrain.search.arenaBudget = room;
+  forTrain.search.arenaBudget = options.leanest && room ? std::optional<int64_t>(0) : room;
   forTrain.search.microbatch = options.microbatch;
   forTrain.hostBudget = options.hostBudget;
   forTrain.hostAdvice = options.target.isDevice();
@@ -52,6 +52,8 @@ bool Compilation::decide() {
     refused = true;
     return true;
   }
+  if (options.leanest && room)
+    step.outcome.result.feasible = step.arenaBytes <= *room;
   refused = !step.outcome.result.feasible;
   if (options.bound && !refused && !findBound(step.outcome, room))
     return false;

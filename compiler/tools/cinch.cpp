@@ -133,9 +133,15 @@ static bool chooseCosts(const CommandLine &line, CompileOptions &options) {
 // The status of a phase that failed: its errors tell why, and the driver says them.
 constexpr int kInternal = 70;
 
-// One compilation. If the executable outgrows what its plan allows for it, it is not kept, and `missing` says by how much.
+// Why a compilation has to be done once more, if it has.
+struct Again {
+  int64_t missing = 0;  // bytes by which the executable has outgrown what its plan allows for it: it is not kept
+  bool leanest = false; // with what was missing nothing fits, but the smallest plan of all may: its code may be shorter
+  bool fitted = false;  // so far: some plan has fitted until its code was known
+  bool any() const { return missing > 0 || leanest; }
+};
 static int compileOnce(const CommandLine &line, const Program &program, const SourceList &sources, const char *self,
-                       mlir::MLIRContext &context, const CompileOptions &options, int64_t &missing);
+                       mlir::MLIRContext &context, const CompileOptions &options, Again &again);
 
 static int compile(const CommandLine &line, const Program &program, const SourceList &sources, const char *self) {
   mlir::DialectRegistry registry;
@@ -191,12 +197,13 @@ static int compile(const CommandLine &line, const Program &program, const Source
     setStages(line, program, fewestWorkers(line, context, program, sources, options), options);
   }
   int status = 0;
-  int64_t missing = 0;
+  Again again;
   do {
-    options.granted += missing;
-    missing = 0;
-    status = compileOnce(line, program, sources, self, context, options, missing);
-  } while (status == 0 && missing > 0);
+    options.leanest |= again.leanest;
+    options.granted = again.leanest ? 0 : options.granted + again.missing;
+    again = {0, false, again.fitted};
+    status = compileOnce(line, program, sources, self, context, options, again);
+  } while (status == 0 && again.any());
   if (status == kInternal || !errors.text.empty())
     return internalError(errors.text.empty() ? "a phase failed and does not say why" : errors.text);
   return status;
@@ -383,7 +390,7 @@ static int measureRefusedWorkers(const CommandLine &line, const Program &program
 }
 
 static int compileOnce(const CommandLine &line, const Program &program, const SourceList &sources, const char *self,
-                       mlir::MLIRContext &context, const CompileOptions &options, int64_t &missing) {
+                       mlir::MLIRContext &context, const CompileOptions &options, Again &again) {
   Compilation compilation(context, program, sources, options);
   auto stops = [&](Phase phase) { return line.stopAfter && *line.stopAfter == phase; };
   const bool executable = line.command == Command::Compile && !line.stopAfter && (line.emit == "exe" || line.emit == "lib");
@@ -409,15 +416,18 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
   if (std::optional<int> status = showDecision(line, program, sources, context, options, compilation, refusal)) {
     const bool ofExecutable = executable || (line.command == Command::Plan && line.emit == "exe");
     int failed = 0;
+    again.leanest = !said.empty() && again.fitted && options.workers() == 1 && !options.leanest;
+    if (again.leanest)
+      return 0;
     if (!said.empty() && ofExecutable && !options.target.isDevice()) {
       if (options.workers() == 1)
-        failed = measureRefused(line, compilation, self, options, missing);
+        failed = measureRefused(line, compilation, self, options, again.missing);
       else if (executable)
-        failed = measureRefusedWorkers(line, program, sources, context, options, compilation.smallestBudget(), self, missing);
+        failed = measureRefusedWorkers(line, program, sources, context, options, compilation.smallestBudget(), self, again.missing);
       else // compiling the code of many workers takes many times as long as planning them
         refusal << "  note: `plan` guesses how long the code of several workers is; compiling without `plan` measures it\n";
     }
-    if (failed || missing > 0)
+    if (failed || again.missing > 0)
       return failed;
     complain(said, "budget");
     return *status;
@@ -450,7 +460,9 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
     return writeOutput(line.output, text);
   compilation.kernels = nullptr;
   malloc_trim(0); // the linker maps what it reads and writes
-  return linkProduct(line, program, compilation, text, self, options, missing);
+  const int status = linkProduct(line, program, compilation, text, self, options, again.missing);
+  again.fitted |= again.missing > 0;
+  return status;
 }
 
 // A GPT's program on a cluster.

@@ -160,10 +160,10 @@ private:
 } // namespace
 
 // The variants, and those of them in which work on parameters stands in the main loop. The step as it is stays the first.
-// A named strategy says what of the loop is kept, and says nothing of work before it.
+// A named strategy says what of the loop of training is kept, and leaves work before it there.
 static std::vector<solve::Variant> withParameterWork(std::vector<solve::Variant> variants, const DecideOptions &options) {
   const solve::Strategy::Kind strategy = options.search.strategy.kind;
-  if (strategy != solve::Strategy::Auto && strategy != solve::Strategy::Optimal)
+  if (!options.callerCounts && strategy != solve::Strategy::Auto && strategy != solve::Strategy::Optimal)
     return variants;
   std::vector<solve::Variant> moved;
   for (const solve::Variant &variant : variants)

@@ -35,6 +35,7 @@ struct Conv {
   Elem elem = Elem::F32;
   int64_t firstRow = 0, position = 0;
   bool movesRows = false;
+  bool together = false; // the taps of a channel and a column are neighbours in memory, as in PyTorch's order
 
   int64_t elemsA() const { return examples * rows.image * places.image * channels * apartA; }
   int64_t elemsB() const { return 9 * channels * columns; }
@@ -43,7 +44,8 @@ struct Conv {
   // Tap (r, s) in the order of the image's rows and columns.
   int64_t inB(int64_t r, int64_t s, int64_t c, int64_t n) const {
     r = rows.backwards ? 2 - r : r, s = places.backwards ? 2 - s : s;
-    return (r * 3 + s) * channels * columns + (turned ? n * channels + c : c * columns + n);
+    const int64_t tap = r * 3 + s, pair = turned ? n * channels + c : c * columns + n;
+    return together ? pair * 9 + tap : tap * channels * columns + pair;
   }
   int64_t inC(int64_t e, int64_t p, int64_t q, int64_t n) const { return (((e * rows.places + p) * places.places + q) * columns + n) * apartC; }
   int64_t secondRow() const { return movesRows ? (position + firstRow) % 2 : firstRow; }
@@ -58,7 +60,8 @@ struct Conv {
     auto stride = [](int64_t size, int64_t stride) { return size == 1 ? 0 : stride; };
     s.a = {0, elem, row * rowA + column * columnA,
            {stride(examples, rows.image * rowA), stride(rows.places, rowA), stride(places.places, columnA), walkRow * rowA, walkColumn * columnA, stride(channels, apartA)}};
-    s.b = {1, elem, 0, {3 * channels * columns, channels * columns, stride(channels, turned ? 1 : columns), stride(columns, turned ? channels : 1)}};
+    const int64_t tap = together ? 1 : channels * columns, pair = together ? 9 : 1;
+    s.b = {1, elem, 0, {3 * tap, tap, stride(channels, pair * (turned ? 1 : columns)), stride(columns, pair * (turned ? channels : 1))}};
     s.c = {2, elem, 0,
            {stride(examples, rows.places * places.places * columns * apartC), stride(rows.places, places.places * columns * apartC),
             stride(places.places, columns * apartC), stride(columns, apartC)}};
@@ -85,7 +88,7 @@ struct Conv {
     std::string text = elem == Elem::F64 ? "f64" : "f32";
     for (int64_t number : {examples, channels, columns, rows.image, rows.places, rows.first, places.image, places.places, places.first, apartA, apartC, firstRow, position})
       text += " " + std::to_string(number);
-    return text + (rows.backwards ? " backwards" : "") + (turned ? " turned" : "") + (movesRows ? " moves" : "");
+    return text + (rows.backwards ? " backwards" : "") + (turned ? " turned" : "") + (together ? " together" : "") + (movesRows ? " moves" : "");
   }
 };
 
@@ -287,6 +290,7 @@ Conv convOf(Random &random) {
   conv.examples = 1 + below(random, 3), conv.channels = channels[below(random, 5)], conv.columns = columns[below(random, 6)];
   conv.rows = axisOf(random, 9), conv.places = axisOf(random, 14);
   conv.rows.backwards = conv.places.backwards = conv.turned = below(random, 2);
+  conv.together = below(random, 2);
   conv.apartA = below(random, 5) == 0 ? 2 : 1, conv.apartC = below(random, 5) == 0 ? 3 : 1;
   conv.elem = below(random, 4) == 0 ? Elem::F64 : Elem::F32;
   conv.firstRow = below(random, 2), conv.movesRows = below(random, 3) == 0, conv.position = int64_t(below(random, 4));
