@@ -240,10 +240,12 @@ bool convSpec(nn::ConvOp op, llvm::function_ref<int(Value)> bufferOf, bool accum
   auto ofAxes = [](ArrayRef<int64_t> numbers) { return std::array<int64_t, 2>{numbers[0], numbers[1]}; };
   Convolution c{ofAxes(op.getStride()), ofAxes(op.getPad()), ofAxes(op.getDilate()), batchAxisOf(op.part(nn::ConvPart::Image))};
   c.winograd = op->hasAttr(nn::kWinogradAttr);
+  // Minimal filtering transforms the filter anyway, and takes it in any order of its axes. A filter of one tap is a matrix, as other products have.
+  ArrayRef<int64_t> taps = nn::tensorOf(op.part(nn::ConvPart::Filter)).getShape().take_front(2);
+  const bool readsFilter = op.getGives() != nn::ConvPart::Filter, oneTap = op.getGroups() == 1 && taps[0] == 1 && taps[1] == 1;
   auto place = [&](nn::ConvPart part, View &view, Shape &shape) {
     shape = shapeOf(op.part(part), extent);
-    // Minimal filtering transforms the filter anyway, and takes it in any order of its axes.
-    const bool anyOrder = c.winograd && part == nn::ConvPart::Filter && op.getGives() != part;
+    const bool anyOrder = part == nn::ConvPart::Filter && readsFilter && (c.winograd || oneTap);
     return locateAxes(op.part(part), bufferOf, !anyOrder, view, blocker, passed, extent);
   };
   if (!place(nn::ConvPart::Image, c.image, c.imageShape) || !place(nn::ConvPart::Filter, c.filter, c.filterShape) ||
