@@ -107,10 +107,15 @@ std::vector<RowBlocked> withParameterWorkInLoop(const RowBlocked &step) {
   std::vector<RowBlocked> steps;
   Mover mover(step.graph);
   const std::vector<int64_t> bytes = mover.bytes();
-  if (bytes.empty())
+  const int64_t all = std::accumulate(bytes.begin(), bytes.end(), int64_t(0));
+  // Each step is planned. For little beside what stays from step to step that is too much work.
+  constexpr int64_t kLeast = 256; // a part of that
+  int64_t stays = 0;
+  for (const Buffer &buffer : step.graph.buffers)
+    stays += buffer.kind == Buffer::Persistent ? buffer.fixedBytes : 0;
+  if (bytes.empty() || all * kLeast < stays)
     return steps;
   steps.push_back(mover.moved(step));
-  const int64_t all = std::accumulate(bytes.begin(), bytes.end(), int64_t(0));
   size_t count = 0;
   for (int64_t large = 0; 2 * large < all; ++count)
     large += bytes[count];

@@ -12,7 +12,7 @@
 namespace cinch::solve {
 
 // The step with such work in the main loop, each kernel before the first one that reads what it makes: all of it, and the largest results alone that
-// are half of the bytes. Work stays where it is if anything outside of the main loop reads its results. None where nothing can be moved,
+// are half of the bytes. Work stays where it is if anything outside of the main loop reads its results. None where nothing can be moved, or only little,
 // where steps overlap, and where micro-batches differ in the order of the parts of the loop.
 std::vector<RowBlocked> withParameterWorkInLoop(const RowBlocked &);
 
