@@ -201,12 +201,15 @@ int Planner::smallestOf(const SearchOptions &options, std::vector<Size> sizes, c
     int64_t live = rungs[r].peakLive;
     return smallest >= 0 && live == rungs[smallest].peakLive ? !isPackedWell(packed(smallest)) : live < bytes();
   };
+  // Packing well takes a second where much lies in little room, so it must be able to save something.
+  constexpr int64_t kLeastGain = 512; // a part of the arena
+  auto mayGain = [&](int r) { return rungs[r].peakLive < bytes() - bytes() / kLeastGain; };
   // All are packed quickly first: where the same bytes are alive, some rungs are easily packed and others not at all.
   auto look = [&](std::vector<int> ladder) {
     sortByBytes(ladder);
     for (bool well : {false, true})
       for (int r : ladder)
-        if (isWorthPacking(r) && (!well || thorough) && packed(r, well).error.empty() && packed(r).decision.arenaBytes < bytes())
+        if (isWorthPacking(r) && (!well || (thorough && mayGain(r))) && packed(r, well).error.empty() && packed(r).decision.arenaBytes < bytes())
           smallest = r;
   };
   if (!isFree(options)) {
