@@ -46,6 +46,7 @@ public:
   RowBlocked moved(const RowBlocked &step) {
     RowBlocked out = step;
     out.graph.kernels.clear(), out.original.clear();
+    out.movesParameterWork = true;
     std::vector<int> now(moves.size(), -1);
     auto add = [&](auto &&add, int k, bool isBackward) -> void {
       for (int b : g.kernels[size_t(k)].reads)

@@ -66,6 +66,7 @@ struct RowBlocked {
   StepGraph graph;              // buffers keep their numbers; those that are nowhere whole have no bytes
   std::vector<int> original;    // kernel of the new graph -> of the old; -1: a range
   std::vector<RowKernel> ranges;
+  bool movesParameterWork = false; // work on parameters stands in the main loop (ParameterWork.h)
 };
 // Bytes a thread of a kernel when it makes such rows, all those of a block where `rows` is null, and has so many of each buffer that it
 // reads; -1: it is none there.

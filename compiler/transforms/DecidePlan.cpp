@@ -480,7 +480,8 @@ DecideOutcome PlanProblem::decide() {
                          offload(function, step, problem, planner, searched, options, found);
                        });
   if (options.tradeOff)
-    outcome.named = solve::namedStrategies(solve::GraphIndex(outcome.rows.graph).swaps ? problem.graph : outcome.rows.graph);
+    // They have neither copies of values on the host nor work on parameters in the loop.
+    outcome.named = solve::namedStrategies(solve::GraphIndex(outcome.rows.graph).swaps || outcome.rows.movesParameterWork ? problem.graph : outcome.rows.graph);
   if (!outcome.result.error.empty())
     return outcome;
   outcome.result.bound = std::min(outcome.result.bound, least);
