@@ -8,7 +8,6 @@
 #include "compiler/frontend/VerifyProgram.h"
 #include "compiler/phases/Compile.h"
 #include "compiler/phases/InternalError.h"
-#include "compiler/phases/LibraryHeader.h"
 #include "compiler/report/Page.h"
 #include "compiler/report/PlanJson.h"
 #include "compiler/report/PlanTable.h"
@@ -16,9 +15,7 @@
 #include "compiler/solve/PlanCache.h"
 #include "compiler/solve/cluster/Cluster.h"
 #include "compiler/solve/stages/Split.h"
-#include "compiler/target/Library.h"
 #include "compiler/target/Assemble.h"
-#include "compiler/target/Link.h"
 #include "compiler/target/LowerKernels.h"
 #include "compiler/target/Object.h"
 #include "compiler/tools/Complain.h"
@@ -26,6 +23,7 @@
 #include "compiler/tools/GptShape.h"
 #include "compiler/tools/LanguageServer.h"
 #include "compiler/tools/Options.h"
+#include "compiler/tools/Product.h"
 #include "compiler/tools/Refusal.h"
 #include "compiler/tools/Waiting.h"
 #include "compiler/tools/Workers.h"
@@ -36,12 +34,9 @@
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/Remarks.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/Path.h"
-#include "llvm/Support/ToolOutputFile.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
@@ -51,23 +46,6 @@
 #include <sched.h>
 
 using namespace cinch;
-
-static int writeOutput(const std::string &path, llvm::StringRef bytes) {
-  std::error_code error;
-  llvm::ToolOutputFile file(path, error, llvm::sys::fs::OF_None);
-  if (!error) {
-    file.os() << bytes;
-    file.os().close();
-    error = file.os().error();
-    file.os().clear_error();
-  }
-  if (error) {
-    complain("cinch: cannot write '" + path + "': " + error.message() + "\n", "output");
-    return 5;
-  }
-  file.keep();
-  return 0;
-}
 
 // Prints to -o FILE, or to standard output.
 static int printText(const CommandLine &line, const std::string &text) {
@@ -83,14 +61,6 @@ static int printModule(const CommandLine &line, mlir::ModuleOp module) {
   mlir::OpPrintingFlags flags;
   module->print(out, flags);
   return printText(line, text);
-}
-
-static std::string runtimeArchive(const char *program) {
-  std::string self = llvm::sys::fs::getMainExecutable(program, reinterpret_cast<void *>(&runtimeArchive));
-  llvm::SmallString<256> path(self);
-  llvm::sys::path::remove_filename(path);
-  llvm::sys::path::append(path, "..", "lib", "libcinchrt.a");
-  return path.str().str();
 }
 
 // Threads that can run at once.
@@ -209,114 +179,6 @@ static int compile(const CommandLine &line, const Program &program, const Source
   return status;
 }
 
-// --emit=lib -o DIR/NAME: DIR/libNAME.a, DIR/libNAME.so, DIR/NAME.h.
-static int writeLibrary(const CommandLine &line, const Program &program, Compilation &compilation, llvm::StringRef object,
-                        const std::vector<std::string> &objects, const std::string &runtime) {
-  llvm::SmallString<256> folder(line.hasOutput ? line.output : program.modelName);
-  if (folder.ends_with("/")) // a folder is named, and nothing in it
-    folder += program.modelName;
-  llvm::StringRef last = llvm::sys::path::filename(folder);
-  if (last.consume_back(".so") || last.consume_back(".a")) // the library itself was named, not what it is called in it
-    last.consume_front("lib");
-  std::string name = last.empty() ? program.modelName : last.str();
-  llvm::sys::path::remove_filename(folder);
-  auto in = [&](const std::string &file) {
-    llvm::SmallString<256> path(folder);
-    llvm::sys::path::append(path, file);
-    return path.str().str();
-  };
-  std::string archive = in("lib" + name + ".a"), shared = in("lib" + name + ".so"), header = in(name + ".h");
-  beginsToWrite(archive);
-  std::string where = archive, error = target::writeStaticLibrary(object, compilation.kernelObjects, runtime, archive);
-  if (error.empty()) {
-    where = shared;
-    beginsToWrite(shared + ".tmp");
-    error = target::linkSharedLibrary(objects, runtime, shared);
-  }
-  if (!error.empty()) {
-    for (const std::string &half : {archive, shared}) // one without the other is no library
-      llvm::sys::fs::remove(half);
-    complain("cinch: cannot write '" + where + "': " + error + "\n", "output");
-    return 5;
-  }
-  if (int status = writeOutput(header, libraryHeader(program, line.input, compilation.arenaBytes())))
-    return status;
-  for (const std::string &text : compilation.summary())
-    llvm::outs() << text << "\n";
-  if (!compilation.assembled.empty())
-    llvm::outs() << compilation.assembled << "\n";
-  llvm::outs() << "library      " << archive << ", " << shared << ", " << header << "\n";
-  return 0;
-}
-
-// A file of its own under a temporary name, removed with its remover. Empty: it cannot be made, which is said.
-static std::string temporaryFile(const char *ending, llvm::FileRemover &remover) {
-  llvm::SmallString<128> path;
-  if (std::error_code error = llvm::sys::fs::createTemporaryFile("cinch", ending, path)) {
-    complain("cinch: cannot make the temporary file '" + path.str().str() + "': " + error.message() + "\n", "output");
-    return "";
-  }
-  remover.setFile(path);
-  return path.str().str();
-}
-
-static target::Linking linkingOf(const CompileOptions &options) {
-  if (options.target.isDevice())
-    return options.workers() > 1 ? target::Linking::WithPeersAndDevice : target::Linking::WithDevice;
-  return options.workers() > 1 ? target::Linking::WithPeers : target::Linking::Static;
-}
-
-// What is linked: the object of the program and the archive of its kernels, in temporary files.
-class LinkInput {
-public:
-  int write(const Compilation &compilation, llvm::StringRef object) {
-    objectPath = temporaryFile("o", objectRemover);
-    if (objectPath.empty())
-      return 5;
-    if (int status = writeOutput(objectPath, object))
-      return status;
-    kernelsPath = temporaryFile("a", kernelsRemover);
-    if (kernelsPath.empty())
-      return 5;
-    beginsToWrite(kernelsPath);
-    std::string problem = target::writeArchive(compilation.kernelObjects, kernelsPath);
-    if (problem.empty())
-      return 0;
-    complain("cinch: cannot write '" + kernelsPath + "': " + problem + "\n", "output");
-    return 5;
-  }
-  std::vector<std::string> objects() const { return {objectPath, kernelsPath}; }
-
-private:
-  llvm::FileRemover objectRemover, kernelsRemover;
-  std::string objectPath, kernelsPath;
-};
-
-// The executable or the library. `missing`: bytes by which the code has outgrown what was planned for it; nothing is written then.
-static int linkProduct(const CommandLine &line, const Program &program, Compilation &compilation, llvm::StringRef object, const char *self,
-                       const CompileOptions &options, int64_t &missing) {
-  LinkInput input;
-  if (int status = input.write(compilation, object))
-    return status;
-  if (line.emit == "lib")
-    return writeLibrary(line, program, compilation, object, input.objects(), runtimeArchive(self));
-  beginsToWrite(line.output + ".tmp");
-  std::string error = target::linkExecutable(input.objects(), runtimeArchive(self), line.output,
-                                             [&](int64_t bytes) { return (missing = compilation.outgrownBy(bytes)) <= 0; },
-                                             linkingOf(options));
-  if (!error.empty()) {
-    complain("cinch: cannot write '" + line.output + "': " + error + "\n", "output");
-    return 5;
-  }
-  if (missing > 0)
-    return 0;
-  for (const std::string &text : compilation.summary())
-    llvm::outs() << text << "\n";
-  if (!compilation.assembled.empty())
-    llvm::outs() << compilation.assembled << "\n";
-  return 0;
-}
-
 // What was decided, as far as it is asked for: the refusal, the report, the plan. A status if nothing is left to be done.
 static std::optional<int> showDecision(const CommandLine &line, const Program &program, const SourceList &sources, mlir::MLIRContext &context,
                                        const CompileOptions &options, Compilation &compilation, llvm::raw_ostream &refusal) {
@@ -367,16 +229,7 @@ static int measureRefused(const CommandLine &line, Compilation &compilation, con
   if (!compilation.applyPlan(Phase::Scheduled) || !compilation.lower() || !generate(line, compilation, object))
     return kInternal;
   compilation.kernels = nullptr;
-  LinkInput input;
-  if (int status = input.write(compilation, {object.data(), object.size()}))
-    return status;
-  auto measure = [&](int64_t bytes) {
-    missing = compilation.outgrownBy(bytes);
-    return false;
-  };
-  // Where nothing can be linked, the guess is named.
-  (void)target::linkExecutable(input.objects(), runtimeArchive(self), "/dev/null", measure, linkingOf(options));
-  return 0;
+  return measureProduct(compilation, {object.data(), object.size()}, self, options, missing);
 }
 
 // Of several workers the smallest plans are made once more, as they are for the budget that is named: a refusal has none of them left.
@@ -493,10 +346,6 @@ static bool keepsData(const CommandLine &line, const Program &program) {
         return false;
       }
   return true;
-}
-
-static std::string ownFile(const char *program) {
-  return llvm::sys::fs::getMainExecutable(program, reinterpret_cast<void *>(&runtimeArchive));
 }
 
 // `calibrate` alone is done here. With --tune nothing is returned: the program is read and compiled like any other.

@@ -148,6 +148,16 @@ static std::optional<std::pair<Plan, ScheduledProgram>> rightPlan(const StepGrap
   return std::pair(std::move(found.plan), std::move(program));
 }
 
+// The smallest budget, and one half of the way to a plan without a budget.
+static std::vector<int64_t> someBudgets(Planner &planner, SearchOptions options) {
+  options.arenaBudget.reset();
+  SearchResult free = planner.search(options);
+  expect(free.feasible, "no plan without a budget: " + free.error);
+  options.arenaBudget = 0;
+  const int64_t smallest = planner.search(options).smallestArena;
+  return {smallest, (smallest + free.plan.decision.arenaBytes) / 2};
+}
+
 static void plansInParts() {
   Random random = Random::seeded(7);
   int refused = 0, tried = 0;
@@ -158,11 +168,7 @@ static void plansInParts() {
     Planner planner(g);
     SearchOptions options;
     options.microbatch = 1;
-    SearchResult free = planner.search(options);
-    expect(free.feasible, "no plan without a budget: " + free.error);
-    options.arenaBudget = 0;
-    free.smallestArena = planner.search(options).smallestArena;
-    for (int64_t budget : {free.smallestArena, (free.smallestArena + free.plan.decision.arenaBytes) / 2}) {
+    for (int64_t budget : someBudgets(planner, options)) {
       options.arenaBudget = budget;
       auto found = rightPlan(g, planner, options);
       if (!found)
@@ -229,16 +235,12 @@ static void plansWithWorkOnParameters() {
     const int64_t smallest = Planner(g).search(options).smallestArena;
     for (const RowBlocked &moved : withParameterWorkInLoop(step)) {
       Planner planner(moved.graph);
-      options.arenaBudget.reset();
-      SearchResult free = planner.search(options);
-      expect(free.feasible, "no plan without a budget: " + free.error);
-      options.arenaBudget = 0;
-      free.smallestArena = planner.search(options).smallestArena;
-      for (int64_t budget : {free.smallestArena, (free.smallestArena + free.plan.decision.arenaBytes) / 2}) {
+      std::vector<int64_t> budgets = someBudgets(planner, options);
+      for (int64_t budget : budgets) {
         options.arenaBudget = budget;
         rightPlan(moved.graph, planner, options);
       }
-      ++plans, smaller += free.smallestArena < smallest;
+      ++plans, smaller += budgets.front() < smallest;
     }
   }
   expect(plans > rounds && smaller > plans / 4, std::to_string(plans) + " steps have work on parameters in their parts, " + std::to_string(smaller) + " of them need less");
