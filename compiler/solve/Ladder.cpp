@@ -211,7 +211,11 @@ void Planner::deepen(int64_t b, int64_t arenaBudget, double seconds) {
   auto known = std::find_if(deepened.begin(), deepened.end(), [&](const SmallestSearch &search) { return search.microbatch == b; });
   if (known == deepened.end())
     known = deepened.insert(deepened.end(), deepenToSmallest(b));
-  if (known->rung < 0 || known->room > arenaBudget || known->fastest >= seconds)
+  if (known->rung < 0 || (!known->room && smallestRoom(known->rung, arenaBudget) > arenaBudget))
+    return;
+  if (!known->room)
+    findRoom(*known);
+  if (known->room > arenaBudget || known->fastest >= seconds)
     return;
   addPacked(*known);
   known->rung = -1;
@@ -245,7 +249,7 @@ Planner::SmallestSearch Planner::deepenToSmallest(int64_t b) {
   int steps = kRefine.steps(kernels);
   Timeline line(index);
   Refiner refiner(index, b);
-  std::vector<int> known = ladderOf(b);
+  smallest.known = ladderOf(b);
   for (size_t i = 0; i + 1 < lower.size(); ++i) {
     int64_t target = rungs[lower[i]].peakLive;
     std::vector<int> loop =
@@ -254,24 +258,28 @@ Planner::SmallestSearch Planner::deepenToSmallest(int64_t b) {
     if (seconds >= smallest.fastest && seconds < rungs[lower[i]].seconds && line.build(b, loop)) {
       rungs.push_back({b, "searched " + std::to_string(i + 1), loop, line.peak, seconds, nullptr});
       rungs.back().deep = true;
-      known.push_back(int(rungs.size()) - 1);
+      smallest.known.push_back(int(rungs.size()) - 1);
     }
     smallest.above.push_back(std::move(loop));
   }
   smallest.rung = lower.back();
   smallest.tries = kDeep.lastTimes * triesOf(lower.back());
-  smallest.room = smallestRoom(lower.back());
+  return smallest;
+}
+
+// Packing the smallest rung well takes a second, so it waits, too.
+void Planner::findRoom(SmallestSearch &smallest) {
+  smallest.room = smallestRoom(smallest.rung, kAsFewAsPossible);
   // Nothing faster counts than a plan that needs a little more memory. Budgets with room for that plan then need no search of the smallest
   // rung, which takes long, and a larger budget is still never slower. A plan that needs hardly more memory does not count here: it is nearly as slow as the rung.
   double least = 1e300;
-  for (int r : known) {
+  for (int r : smallest.known) {
     int64_t more = rungs[size_t(r)].peakLive - smallest.room;
     if (more > smallest.room / kDeep.hardlyMore && more <= smallest.room / kDeep.littleMore)
       least = std::min(least, rungs[size_t(r)].seconds);
   }
   if (least < 1e300)
     smallest.fastest = std::max(smallest.fastest, least);
-  return smallest;
 }
 
 Planner::Loops Planner::startsOf(Refiner &refiner, int rung, const Loops &above, int64_t target, int steps) const {
@@ -294,16 +302,16 @@ std::vector<int> Planner::shakenFrom(Refiner &refiner, const Loops &starts, int6
   return best;
 }
 
-// Bytes that the smallest plan takes packed, this rung's or another one's: no budget that has a plan has less room.
-int64_t Planner::smallestRoom(int rung) {
+// Bytes that the smallest plan takes packed, this rung's or another one's: no budget that has a plan has less room. Where they are more than `wanted`,
+// they may be fewer than this says.
+int64_t Planner::smallestRoom(int rung, int64_t wanted) {
   std::vector<int> ladder = ladderOf(rungs[size_t(rung)].microbatch);
   sortByBytes(ladder);
-  int64_t room = packed(rung, true).decision.arenaBytes;
+  int64_t room = bytesOf(rung, wanted);
   for (int r : ladder) {
     if (rungs[size_t(r)].peakLive >= room)
       break;
-    if (packed(r).error.empty()) // what was packed well meanwhile plays no part
-      room = std::min(room, rungs[size_t(r)].quickBytes);
+    room = std::min(room, bytesOf(r, INT64_MAX));
   }
   return room;
 }
@@ -322,7 +330,9 @@ void Planner::addPacked(const SmallestSearch &search) {
   shakenFrom(refiner, startsOf(refiner, search.rung, search.above, target, steps), target, search.tries, steps, seed, std::ref(packedInto));
   if (!packedInto.best)
     return;
-  rungs.push_back({b, "searched and packed", packedInto.bestLoop, packedInto.best->peakLive, packedInto.best->seconds, packedInto.best, true});
+  rungs.push_back({b, "searched and packed", packedInto.bestLoop, packedInto.best->peakLive, packedInto.best->seconds, packedInto.best});
+  const int64_t bytes = packedInto.best->decision.arenaBytes;
+  rungs.back().packings = {bytes, bytes, bytes};
   rungs.back().deep = true;
   rungs.back().leastBudget = search.room;
 }
@@ -352,22 +362,6 @@ void Planner::sortByBytes(std::vector<int> &list) const {
       return a.peakLive < b.peakLive;
     return a.seconds != b.seconds ? a.seconds < b.seconds : a.microbatch > b.microbatch;
   });
-}
-
-const Plan &Planner::packed(int rung, bool thorough) {
-  Rung &r = rungs[rung];
-  Choice choice{r.microbatch, r.loop};
-  if (!r.plan) {
-    r.plan = std::make_shared<Plan>(evaluateQuickly(index, choice));
-    r.quickBytes = r.plan->decision.arenaBytes;
-    r.packedWell = r.quickBytes == r.plan->peakLive;
-  }
-  if (thorough && !r.packedWell) {
-    r.packedWell = true;
-    if (!isPackedWell(*r.plan))
-      *r.plan = evaluateWell(index, choice);
-  }
-  return *r.plan;
 }
 
 // The plan that computes nothing again, whose ladder may not be needed.

@@ -38,7 +38,7 @@ Planner::Gap *Planner::gapAt(int64_t b, int64_t bytes) {
   for (auto &gap : gaps)
     if (gap->above == above && gap->below == below)
       return gap.get();
-  gaps.push_back(std::make_unique<Gap>(Gap{above, below, b, 1, rungs[size_t(above)].seconds, rungs[size_t(above)].loop}));
+  gaps.push_back(std::make_unique<Gap>(Gap{above, below, b, 1, rungs[size_t(above)].seconds, rungs[size_t(above)].peakLive, rungs[size_t(above)].loop}));
   return gaps.back().get();
 }
 
@@ -60,7 +60,10 @@ int Planner::nextInGap(Gap &gap, int64_t bytes) {
     offer(refiner.fill(rungs[size_t(gap.below)].loop, target));
     if (best.empty() || !line.build(gap.microbatch, best) || line.peak > target)
       continue;
-    gap.seconds = least, gap.loop = best;
+    bool isKnown = least == gap.seconds && line.peak == gap.peakLive; // in another order, as far as bytes go the same
+    gap.seconds = least, gap.loop = best, gap.peakLive = line.peak;
+    if (isKnown)
+      continue;
     rungs.push_back({gap.microbatch, "between rungs", std::move(best), line.peak, least, nullptr});
     rungs.back().deep = true;
     if (line.peak <= bytes)

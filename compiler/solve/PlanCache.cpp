@@ -80,10 +80,10 @@ struct Bytes {
       put(kernel);
   }
   void put(const SearchOptions &options) {
-    const auto &[arenaBudget, microbatch, strategy, fasterThan, smallerThan, smallest, ship, deep, advises] = options;
+    const auto &[arenaBudget, microbatch, strategy, fasterThan, smallerThan, smallest, ship, deep, packsWell, advises] = options;
     const auto &[kind, every] = strategy;
     put(arenaBudget.has_value()), put(arenaBudget.value_or(0)), put(microbatch), put(kind), put(every), put(fasterThan), put(smallerThan), put(smallest), put(ship), put(deep),
-        put(advises);
+        put(packsWell), put(advises);
   }
 };
 

@@ -141,15 +141,14 @@ double Planner::secondsBound(int64_t b, std::optional<int64_t> arenaBytes) const
 // The fastest plan of the ladder that fits, of equally fast ones the smaller; -1: none that is faster than what is asked for.
 int Planner::fastestWithin(const SearchOptions &options, const std::vector<Size> &sizes, const std::vector<int> &chosen) {
   int best = -1;
-  auto fits = [&](int64_t bytes) { return !options.arenaBudget || bytes <= *options.arenaBudget; };
+  const int64_t room = options.arenaBudget.value_or(INT64_MAX - 1); // what cannot be packed fits nowhere
   auto limit = [&] { return best < 0 ? options.fasterThan : rungs[best].seconds; };
   auto look = [&](std::vector<int> ladder) {
     sortByTime(ladder);
     for (int r : ladder) {
       if (rungs[r].seconds >= limit())
         return;
-      if (fits(rungs[r].peakLive) && packed(r).error.empty() &&
-          (fits(packed(r).decision.arenaBytes) || fits(packed(r, true).decision.arenaBytes)))
+      if (rungs[r].peakLive <= room && bytesOf(r, room) <= room)
         best = r;
     }
   };
@@ -158,7 +157,7 @@ int Planner::fastestWithin(const SearchOptions &options, const std::vector<Size>
     return best;
   }
   // Where the bounds rule a micro-batch out, its ladder is not needed.
-  auto mayWin = [&](const Size &size) { return fits(size.bound) && size.seconds < limit(); };
+  auto mayWin = [&](const Size &size) { return size.bound <= room && size.seconds < limit(); };
   for (size_t i = 0; i < sizes.size() && best < 0; ++i)
     if (mayWin(sizes[i]))
       look({plainRung(sizes[i].microbatch)});
@@ -169,7 +168,6 @@ int Planner::fastestWithin(const SearchOptions &options, const std::vector<Size>
       refineMicrobatch(size.microbatch);
       look(ladderOf(size.microbatch));
     }
-  const int64_t room = options.arenaBudget.value_or(INT64_MAX);
   const bool deep = options.deep && (best >= 0 || options.fasterThan < SearchOptions().fasterThan);
   if (deep && options.arenaBudget)
     for (const Size &size : sizes)
@@ -192,37 +190,46 @@ int Planner::fastestWithin(const SearchOptions &options, const std::vector<Size>
   return best;
 }
 
-// The smallest plan of the ladder, if it is smaller than what is asked for; -1: none is, or none can be packed. `thorough`: nothing fits, so it is what the refusal names.
-int Planner::smallestOf(const SearchOptions &options, std::vector<Size> sizes, const std::vector<int> &chosen, bool thorough) {
+// The smallest plan of the ladder and its bytes, if it is smaller than what is asked for; -1: none is, or none can be packed. `thorough`: nothing fits,
+// so it is what the refusal names.
+int Planner::smallestOf(const SearchOptions &options, std::vector<Size> sizes, const std::vector<int> &chosen, bool thorough, int64_t &bytes) {
   int smallest = -1;
-  auto bytes = [&] { return smallest < 0 ? options.smallerThan : packed(smallest).decision.arenaBytes; };
-  // Of rungs that have the same bytes alive one that is packed well will do: the others could gain what a packing may waste.
-  auto isWorthPacking = [&](int r) {
-    int64_t live = rungs[r].peakLive;
-    return smallest >= 0 && live == rungs[smallest].peakLive ? !isPackedWell(packed(smallest)) : live < bytes();
-  };
-  // Packing well takes a second where much lies in little room, so it must be able to save something.
-  constexpr int64_t kLeastGain = 512; // a part of the arena
-  auto mayGain = [&](int r) { return rungs[r].peakLive < bytes() - bytes() / kLeastGain; };
-  // All are packed quickly first: where the same bytes are alive, some rungs are easily packed and others not at all.
+  bytes = options.smallerThan;
+  // All are packed quickly first: where the same bytes are alive, some rungs are easily packed and others not at all. Of these one will do that is packed
+  // well: the others could gain what a packing may waste.
+  std::vector<int> all;
   auto look = [&](std::vector<int> ladder) {
     sortByBytes(ladder);
-    for (bool well : {false, true})
-      for (int r : ladder)
-        if (isWorthPacking(r) && (!well || (thorough && mayGain(r))) && packed(r, well).error.empty() && packed(r).decision.arenaBytes < bytes())
-          smallest = r;
+    for (int r : ladder) {
+      int64_t live = rungs[r].peakLive;
+      if (smallest >= 0 && live == rungs[smallest].peakLive ? isPackedWell(packed(smallest)) : live >= bytes)
+        continue;
+      all.push_back(r);
+      if (int64_t taken = bytesOf(r, INT64_MAX); taken < bytes)
+        smallest = r, bytes = taken;
+    }
   };
-  if (!isFree(options)) {
-    look(chosen);
-    return smallest;
-  }
+  if (!isFree(options))
+    look(chosen), sizes.clear();
   std::stable_sort(sizes.begin(), sizes.end(), [](const Size &x, const Size &y) { return x.bound < y.bound; });
   for (const Size &size : sizes)
-    if (size.bound < bytes()) {
+    if (size.bound < bytes) {
       if (thorough)
         refineMicrobatch(size.microbatch);
       look(ladderOf(size.microbatch));
     }
+  if (!thorough || !options.packsWell)
+    return smallest;
+  // What is small already goes first: behind it few others may be so much smaller that they are worth the time.
+  constexpr int64_t kLeastGain = 512; // a part of the arena
+  std::stable_sort(all.begin(), all.end(), [&](int x, int y) { return bytesOf(x, INT64_MAX) < bytesOf(y, INT64_MAX); });
+  for (int r : all) {
+    int64_t wanted = bytes - bytes / kLeastGain;
+    if (rungs[r].peakLive <= wanted && bytesOf(r, wanted) < bytes)
+      smallest = r, bytes = bytesOf(r, kAsFewAsPossible);
+  }
+  if (smallest >= 0)
+    bytes = bytesOf(smallest, kAsFewAsPossible);
   return smallest;
 }
 
@@ -280,12 +287,13 @@ SearchResult Planner::search(const SearchOptions &options) {
     result.smallestArena = INT64_MAX;
     return result;
   }
-  int smallest = smallestOf(options, sizes, chosen, best < 0);
+  int smallest = smallestOf(options, sizes, chosen, best < 0, result.smallestArena);
   if (smallest < 0 && options.smallerThan == INT64_MAX) {
     result.error = chosen.empty() ? "no schedule can be packed" : packed(chosen.front()).error;
     return result;
   }
-  result.smallestArena = smallest < 0 ? INT64_MAX : packed(smallest).decision.arenaBytes;
+  if (smallest < 0)
+    result.smallestArena = INT64_MAX;
   if (smallest < 0 && best < 0)
     return result;
   // What a refusal would have named may fit: it was looked for more closely.

@@ -28,6 +28,8 @@ struct SearchOptions {
   bool smallest = true, ship = true;
   // Whether the search goes on where the fastest plan that fits computes much again (Planner::deepen): it takes seconds.
   bool deep = true;
+  // Whether the smallest plan is packed as well as it can be, which may take a second for each that may be the smallest.
+  bool packsWell = true;
   // Whether a refusal says what would help: each change that is tried is a search.
   bool advises = true;
 };
@@ -85,17 +87,20 @@ public:
   double secondsBound(int64_t microbatch, std::optional<int64_t> arenaBytes) const;
 
 private:
+  static constexpr int64_t kAsFewAsPossible = -1; // for `bytesOf`
+  struct Packings { // bytes of the arena that a rung takes, packed with more and more work (RungPacking.cpp); 0: not tried yet
+    int64_t quick = 0, longer = 0, well = 0;
+  };
   struct Rung {
     int64_t microbatch;
     std::string name;
     std::vector<int> loop;
     int64_t peakLive;
     double seconds;
-    std::shared_ptr<Plan> plan; // packed when first needed
-    bool packedWell = false;    // no packing of it is known to be lower, or the search for one has been done
+    std::shared_ptr<Plan> plan; // packed when first needed: the lowest packing that is known
+    Packings packings = {};
     bool asked = false;         // only there because a user named the strategy: no part of the ladder
     bool deep = false;          // of `deepen`, or between two rungs of the ladder
-    int64_t quickBytes = 0;     // of the arena, packed quickly
     int64_t leastBudget = 0;    // it was searched for budgets of the arena from here on: smaller ones do not know it
   };
   struct Size { // a micro-batch and what is proven of it: no plan needs less, none is faster
@@ -103,7 +108,7 @@ private:
     double seconds;
   };
   int fastestWithin(const SearchOptions &, const std::vector<Size> &, const std::vector<int> &chosen);
-  int smallestOf(const SearchOptions &, std::vector<Size>, const std::vector<int> &chosen, bool thorough);
+  int smallestOf(const SearchOptions &, std::vector<Size>, const std::vector<int> &chosen, bool thorough, int64_t &bytes);
   std::string adviceFor(const SearchOptions &);
   std::vector<int64_t> sizesOf(const SearchOptions &, std::string &error) const;
   int plainRung(int64_t microbatch);
@@ -118,10 +123,11 @@ private:
   struct SmallestSearch {
     int64_t microbatch;
     int rung = -1;      // none, or it was searched already
-    int64_t room = 0;   // bytes of the arena
     double fastest = 0; // seconds below which no plan of it counts: as of `lowerEnd`, or of a plan with little more room
+    int64_t room = 0;   // bytes of the arena; 0: not known yet
     int tries = 0;
     Loops above = {};   // what was found of larger rungs
+    std::vector<int> known = {}; // rungs that were there then
   };
   void deepen(int64_t microbatch, int64_t arenaBudget, double seconds);
   SmallestSearch deepenToSmallest(int64_t microbatch);
@@ -130,11 +136,13 @@ private:
     int above, below;               // rungs; no other of the ladder lies between them and is faster than the lower one
     int64_t microbatch, next = 0;   // the target that comes next, counted from the upper end
     double seconds;                 // of the latest that was found, or of the upper end
+    int64_t peakLive;               // likewise
     std::vector<int> loop;          // likewise
   };
   Gap *gapAt(int64_t microbatch, int64_t bytes);
   int nextInGap(Gap &, int64_t bytes);
-  int64_t smallestRoom(int rung);
+  int64_t smallestRoom(int rung, int64_t wanted);
+  void findRoom(SmallestSearch &);
   void addPacked(const SmallestSearch &);
   Loops startsOf(Refiner &, int rung, const Loops &above, int64_t target, int steps) const;
   std::vector<int> shakenFrom(Refiner &, const Loops &starts, int64_t target, int tries, int steps, uint64_t seed,
@@ -144,8 +152,8 @@ private:
   std::vector<int> ladderOf(int64_t microbatch, bool deep = false, int64_t arenaBudget = INT64_MAX) const;
   void sortByTime(std::vector<int> &) const;
   void sortByBytes(std::vector<int> &) const;
-  // Packed quickly, or as well as it can be.
-  const Plan &packed(int rung, bool thorough = false);
+  const Plan &packed(int rung);
+  int64_t bytesOf(int rung, int64_t wanted);
 
   const StepGraph &graph;
   bool shuffledLoop; // its order was drawn

@@ -114,6 +114,14 @@ SearchResult VariantPlanner::searchSmallest(SearchOptions options, int &chosen) 
   SearchResult best;
   best.smallestArena = options.smallerThan;
   best.bound = leastOf(order.front(), options).bytes, best.secondsBound = 1e300;
+  // Packed quickly, all of them; the smallest of these goes first, since few are worth packing well behind it.
+  SearchOptions quickly = options;
+  quickly.packsWell = quickly.advises = false;
+  auto quickest = order.begin();
+  for (auto i = order.begin(); i != order.end() && leastOf(*i, options).bytes < quickly.smallerThan; ++i)
+    if (SearchResult result = planner(*i).search(quickly); result.error.empty() && result.smallestArena < quickly.smallerThan)
+      quickly.smallerThan = result.smallestArena, quickest = i;
+  std::rotate(order.begin(), quickest, quickest + 1);
   chosen = -1;
   for (int i : order) {
     options.smallerThan = best.smallestArena;
@@ -122,7 +130,7 @@ SearchResult VariantPlanner::searchSmallest(SearchOptions options, int &chosen) 
       options.fasterThan = best.plan.seconds;
     }
     if (leastOf(i, options).bytes >= options.smallerThan)
-      break;
+      continue;
     SearchResult result = planner(i).search(options);
     if (!result.error.empty() && chosen < 0)
       best.error = result.error;
