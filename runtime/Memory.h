@@ -26,6 +26,11 @@ template <typename T> struct List {
     items[size] = T();
     return items[size++];
   }
+  // Room for so many, and no more, if it has none yet: nothing stays behind then.
+  void reserve(int64_t count) {
+    if (!capacity && count > 0)
+      items = allocateArray<T>(capacity = count);
+  }
   T &operator[](int64_t i) { return items[i]; }
   const T &operator[](int64_t i) const { return items[i]; }
   T *begin() { return items; }

@@ -226,6 +226,7 @@ struct Launch {
   LaunchBuffer outputs[64], inputs[64];
   LaunchPrice price;
 };
+int64_t launchCount(const Meta &, const char *text);
 // Finds launch `number`. False: the program does not describe it.
 bool readLaunch(const Meta &, const char *text, int32_t number, Launch &);
 

@@ -69,6 +69,11 @@ template <size_t N> void readText(Object &object, const char *name, char (&into)
 
 } // namespace
 
+int64_t launchCount(const Meta &meta, const char *text) {
+  launches.find(text, meta.launchesAt);
+  return launches.places.size;
+}
+
 bool readLaunch(const Meta &meta, const char *text, int32_t number, Launch &launch) {
   launches.find(text, meta.launchesAt);
   if (!launches.has(number))

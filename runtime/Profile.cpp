@@ -4,6 +4,7 @@
 // what the plan predicted, and how much of the machine it reached: its operations at the rate that the plan reckons with for
 // such work, and its bytes at the bandwidth, as shares of the time that it took. A launch counts with the median of its latest calls.
 // Of several workers the table is about worker 0: they work side by side, and the sum of their times is no part of a step.
+#include "runtime/Checksum.h"
 #include "runtime/Files.h"
 #include "runtime/Output.h"
 #include "runtime/Run.h"
@@ -16,36 +17,55 @@ namespace cinch::rt {
 
 namespace {
 
+// Its text is read again where it is shown: hundreds of rows with theirs would be too much beside a small budget.
 struct Row {
-  char text[256] = "", file[256] = "";
-  int64_t line = 0, calls = 0, taken = 0;
-  double operations = 0, bytes = 0, operationTime = 0, byteTime = 0, predicted = 0; // of all calls; times in nanoseconds
+  int32_t launch = -1; // the first of its launches
+  uint32_t checksum = 0; // of what they have in common
   bool shown = false;
+  int64_t calls = 0, taken = 0;
+  double operations = 0, bytes = 0, operationTime = 0, byteTime = 0, predicted = 0; // of all calls; times in nanoseconds
 };
 
-// Numbers between points become stars: equal layers are one row.
-void withStars(char (&into)[256], const char *text) {
-  size_t n = 0;
-  for (const char *at = text; *at && n + 1 < sizeof into;) {
-    size_t digits = strspn(at, "0123456789");
-    bool whole = digits && (at == text || at[-1] == '.') && (at[digits] == '.' || at[digits] == ':');
-    into[n++] = whole ? '*' : *at;
-    at += whole ? digits : 1;
+// What the launches of a row have in common.
+struct Place {
+  char text[256] = "", file[256] = "";
+  int64_t line = 0;
+
+  explicit Place(const Launch &launch) : line(launch.line) {
+    withStars(launch.text);
+    snprintf(file, sizeof file, "%s", launch.file[0] ? launch.file : run.meta.source);
   }
-  into[n] = 0;
+  bool operator==(const Place &other) const { return line == other.line && strcmp(text, other.text) == 0 && strcmp(file, other.file) == 0; }
+  uint32_t checksum() const { return crc32c(crc32c(uint32_t(line), text, strlen(text)), file, strlen(file)); }
+
+private:
+  // Numbers between points become stars: equal layers are one row.
+  void withStars(const char *from) {
+    size_t n = 0;
+    for (const char *at = from; *at && n + 1 < sizeof text;) {
+      size_t digits = strspn(at, "0123456789");
+      bool whole = digits && (at == from || at[-1] == '.') && (at[digits] == '.' || at[digits] == ':');
+      text[n++] = whole ? '*' : *at;
+      at += whole ? digits : 1;
+    }
+    text[n] = 0;
+  }
+};
+
+Place placeOf(const Row &row) {
+  static Launch launch;
+  readLaunch(run.meta, cinch_meta, row.launch, launch);
+  return Place(launch);
 }
 
-Row &rowOf(List<Row> &rows, const Launch &launch) {
-  char text[256];
-  withStars(text, launch.text);
-  const char *file = launch.file[0] ? launch.file : run.meta.source;
+Row &rowOf(List<Row> &rows, int32_t number, const Launch &launch) {
+  const Place place(launch);
+  const uint32_t checksum = place.checksum();
   for (Row &row : rows)
-    if (row.line == launch.line && strcmp(row.text, text) == 0 && strcmp(row.file, file) == 0)
+    if (row.checksum == checksum && placeOf(row) == place)
       return row;
   Row &row = rows.add();
-  snprintf(row.text, sizeof row.text, "%s", text);
-  snprintf(row.file, sizeof row.file, "%s", file);
-  row.line = launch.line;
+  row.launch = number, row.checksum = checksum;
   return row;
 }
 
@@ -56,7 +76,7 @@ List<Row> rowsOfLaunches() {
     const int64_t count = callsOfSteps[i];
     if (!count || !readLaunch(run.meta, cinch_meta, int32_t(i), launch))
       continue;
-    Row &row = rowOf(rows, launch);
+    Row &row = rowOf(rows, int32_t(i), launch);
     const double calls = double(count);
     row.calls += count;
     row.taken += count * timesOfFirst[i].median(); // no pause of the machine counts
@@ -99,10 +119,11 @@ void sayTable(List<Row> &rows, double steps, double all) {
     double taken = double(row->taken);
     char each[40], predicted[40];
     if (shown < kShown) {
+      const Place place = placeOf(*row);
       say("%10s  %3d %%  %6.*f  %9s  %6.1f   %4d %%  %6.1f   %4d %%  %s (%s:%lld)", shortTime(each, taken / steps), percent(taken, all),
           double(row->calls) < 10 * steps ? 1 : 0, double(row->calls) / steps, shortTime(predicted, row->predicted / steps),
-          row->operations / taken, percent(row->operationTime, taken), row->bytes / taken, percent(row->byteTime, taken), row->text, row->file,
-          (long long)row->line);
+          row->operations / taken, percent(row->operationTime, taken), row->bytes / taken, percent(row->byteTime, taken), place.text, place.file,
+          (long long)place.line);
       continue;
     }
     ++kinds;
@@ -146,11 +167,12 @@ bool writeTable(List<Row> &rows, double steps) {
   head.add("seconds_a_step\tcalls_a_step\tpredicted_seconds\toperations_a_second\tshare_of_peak\tbytes_a_second\tshare_of_bandwidth\tkernel\tplace\n");
   out.add(head);
   for (Row &row : rows) {
-    double taken = double(row.taken);
+    const double taken = double(row.taken);
+    const Place place = placeOf(row);
     Text line;
     line.add("%.9f\t%.3f\t%.9f\t%.4g\t%.4f\t%.4g\t%.4f\t%s\t%s:%lld\n", 1e-9 * taken / steps, double(row.calls) / steps,
              1e-9 * row.predicted / steps, 1e9 * row.operations / taken, row.operationTime / taken, 1e9 * row.bytes / taken,
-             row.byteTime / taken, row.text, row.file, (long long)row.line);
+             row.byteTime / taken, place.text, place.file, (long long)place.line);
     out.add(line);
   }
   return out.end();

@@ -29,7 +29,9 @@ int64_t nanoseconds() {
   return int64_t(now.tv_sec) * 1000000000 + now.tv_nsec;
 }
 
+// What is collected counts in the allowance: only what was asked for, in lists that are as long as they get.
 static void addTo(List<LaunchTime> &list, int32_t launch, int64_t taken) {
+  list.reserve(launchCount(run.meta, cinch_meta));
   while (list.size <= launch)
     list.add();
   list[launch].add(taken);
@@ -37,22 +39,26 @@ static void addTo(List<LaunchTime> &list, int32_t launch, int64_t taken) {
 
 void addTime(int32_t launch, int64_t worker, bool ofStep, int64_t begin, int64_t taken) {
   pthread_mutex_lock(&mutex);
-  addTo(times, launch, taken);
-  if (worker == 0 && ofStep)
+  if (run.options.kernelTimes)
+    addTo(times, launch, taken);
+  if (run.options.profile && worker == 0 && ofStep)
     addTo(timesOfFirst, launch, taken);
-  events[eventsSeen++ % kEvents] = {launch, int32_t(worker), begin, taken};
+  if (run.options.profile)
+    events[eventsSeen++ % kEvents] = {launch, int32_t(worker), begin, taken};
   pthread_mutex_unlock(&mutex);
 }
 
 void addStepTime(int64_t begin, int64_t taken) {
   pthread_mutex_lock(&mutex);
   stepTimes.add(taken);
+  callsOfSteps.reserve(timesOfFirst.capacity);
   for (int64_t i = 0; i < timesOfFirst.size; ++i) {
     if (callsOfSteps.size <= i)
       callsOfSteps.add();
     callsOfSteps[i] = timesOfFirst[i].calls;
   }
-  events[eventsSeen++ % kEvents] = {-1, 0, begin, taken};
+  if (run.options.profile)
+    events[eventsSeen++ % kEvents] = {-1, 0, begin, taken};
   pthread_mutex_unlock(&mutex);
 }
 

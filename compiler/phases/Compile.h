@@ -40,7 +40,7 @@ struct CompileOptions {
   bool tradeOff = false;    // the curve of budget against time is wanted
   bool bound = false;       // the bound on the time of the step's plan is wanted
   bool leanest = false;     // of one worker: the smallest plan of all, whatever its time
-  int64_t granted = 0;      // bytes beside the arena beyond what is guessed
+  int64_t granted = 0;      // bytes beside the arena beyond what is guessed; negative: fewer
   std::string planCache;    // folder of found plans; "": none
   std::string kernelCache;  // folder of objects; "": none
   bool deviceIr = false;    // of a GPU: the code behind the PTX is asked for, too
@@ -123,6 +123,8 @@ public:
   int64_t allowanceOfSeveral() const; // at least, of a program of one worker, if it were divided among several
   // Bytes of allowance that are missing if the executable has so many bytes; <= 0: none.
   int64_t outgrownBy(int64_t fileBytes);
+  // Of those that are left over (-outgrownBy), how many the plan may have, if they are worth planning anew: of one worker's program.
+  int64_t spareOf(int64_t leftOver) const;
   int64_t arenaBytes() const;
   // Pinned memory, where the plan has state and values of the loop: bytes, and the offset at which it begins, behind the arena, on a whole page.
   int64_t hostBytes() const;

@@ -152,4 +152,12 @@ int64_t Compilation::outgrownBy(int64_t fileBytes) {
   return missing > 0 ? missing + analysis::Cpu::kAllowanceStep : missing; // the binary of another plan may be a little larger
 }
 
+int64_t Compilation::spareOf(int64_t leftOver) const {
+  if (options.target.isDevice() || options.workers() > 1 || !options.budget)
+    return 0;
+  constexpr int64_t kWorth = 256; // a part of the arena
+  const int64_t spare = leftOver - analysis::Cpu::kAllowanceStep;
+  return spare >= std::max(analysis::Cpu::kAllowanceStep, arenaBytes() / kWorth) ? spare : 0;
+}
+
 } // namespace cinch

@@ -41,7 +41,7 @@ int writeOutput(const std::string &path, llvm::StringRef bytes) {
   return 0;
 }
 
-static void printSummary(const Compilation &compilation) {
+void printSummary(const Compilation &compilation) {
   for (const std::string &text : compilation.summary())
     llvm::outs() << text << "\n";
   if (!compilation.assembled.empty())
@@ -145,9 +145,6 @@ int linkProduct(const CommandLine &line, const Program &program, Compilation &co
     complain("cinch: cannot write '" + line.output + "': " + error + "\n", "output");
     return 5;
   }
-  if (missing > 0)
-    return 0;
-  printSummary(compilation);
   return 0;
 }
 

@@ -10,10 +10,14 @@ namespace cinch {
 // These return an exit code, and say what is wrong if it is not 0. `self`: argv[0], beside which the runtime's archive lies.
 
 int writeOutput(const std::string &path, llvm::StringRef bytes);
-// The executable or the library. `missing`: bytes by which the code has outgrown what was planned for it; nothing is written then.
+// The executable or the library. `missing`: bytes by which the code has outgrown what was planned for it; nothing is written then. Negative: bytes that
+// it needs less.
 int linkProduct(const CommandLine &, const Program &, Compilation &, llvm::StringRef object, const char *self, const CompileOptions &, int64_t &missing);
 // Links the executable, finds `missing`, and writes nothing.
 int measureProduct(Compilation &, llvm::StringRef object, const char *self, const CompileOptions &, int64_t &missing);
+
+// The plan in a few lines, on standard output.
+void printSummary(const Compilation &);
 
 // The path of this compiler.
 std::string ownFile(const char *self);

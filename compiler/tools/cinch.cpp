@@ -108,7 +108,9 @@ struct Again {
   int64_t missing = 0;  // bytes by which the executable has outgrown what its plan allows for it: it is not kept
   bool leanest = false; // with what was missing nothing fits, but the smallest plan of all may: its code may be shorter
   bool fitted = false;  // so far: some plan has fitted until its code was known
-  bool any() const { return missing > 0 || leanest; }
+  int64_t spare = 0;    // bytes that were planned for the executable, which it does not need: a plan with them may be faster
+  bool spared = false;  // so far: that was tried
+  bool any() const { return missing > 0 || leanest || spare > 0; }
 };
 static int compileOnce(const CommandLine &line, const Program &program, const SourceList &sources, const char *self,
                        mlir::MLIRContext &context, const CompileOptions &options, Again &again);
@@ -168,10 +170,14 @@ static int compile(const CommandLine &line, const Program &program, const Source
   }
   int status = 0;
   Again again;
+  std::optional<int64_t> sure; // what was granted to an executable with bytes to spare
   do {
     options.leanest |= again.leanest;
-    options.granted = again.leanest ? 0 : options.granted + again.missing;
-    again = {0, false, again.fitted};
+    if (again.spare > 0 && again.fitted)
+      sure = options.granted;
+    const int64_t wanted = options.granted + std::max<int64_t>(again.missing, 0) - again.spare;
+    options.granted = again.leanest ? 0 : again.missing > 0 && sure ? *sure : wanted; // the code of the plan with spare bytes may have been longer
+    again = {0, false, again.fitted, 0, again.spared || again.spare > 0};
     status = compileOnce(line, program, sources, self, context, options, again);
   } while (status == 0 && again.any());
   if (status == kInternal || !errors.text.empty())
@@ -282,9 +288,13 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
     }
     if (failed || again.missing > 0)
       return failed;
+    if (!again.spared && (again.spare = compilation.spareOf(-again.missing)) > 0)
+      return 0;
     complain(said, "budget");
     return *status;
   }
+  const solve::SearchResult &result = compilation.entries.front().outcome.result; // read now: applying the plan takes it
+  const bool isLimited = result.plan.recomputed > 0 || result.plan.seconds > 1.0005 * result.secondsBound;
   malloc_trim(0); // of what the search held: the ops of the plan are of other sizes
   if (!compilation.applyPlan(stops(Phase::Planned) ? Phase::Planned : Phase::Scheduled))
     return kInternal;
@@ -313,9 +323,13 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
     return writeOutput(line.output, text);
   compilation.kernels = nullptr;
   malloc_trim(0); // the linker maps what it reads and writes
-  const int status = linkProduct(line, program, compilation, text, self, options, again.missing);
-  again.fitted |= again.missing > 0;
-  return status;
+  if (const int status = linkProduct(line, program, compilation, text, self, options, again.missing))
+    return status;
+  again.fitted = true;
+  again.spare = again.missing < 0 && isLimited && !again.spared ? compilation.spareOf(-again.missing) : 0;
+  if (!again.any() && line.emit != "lib") // a library's stands beside its files
+    printSummary(compilation);
+  return 0;
 }
 
 // A GPT's program on a cluster.

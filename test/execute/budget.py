@@ -3,7 +3,7 @@
 process (VmHWM, as the program reports it and as seen from outside) is within it, and the arena is as large as
 planned. Evaluation, prediction and generation keep it too. Beside the arena the process needs at most the allowance,
 which is no more than three times that. Where this machine lets us make a memory cgroup, one run lives inside one of
-exactly that size. A binary that outgrows the planner's guess is planned anew.
+exactly that size. A binary that outgrows the planner's guess is planned anew, and so is one that needs less.
 """
 
 import argparse
@@ -182,6 +182,29 @@ def long_code():
     verdicts.expect(isinstance(done, pathlib.Path), "the smallest budget that was named, %d bytes, does not compile" % least)
 
 
+def what_is_not_needed():
+    """What the code of a U-Net needs less than was guessed, its plan has instead; and what a run collects for its flags is within the budget."""
+    program = programs.HERE.parent.parent / "bench/models/unet.cinch"
+    flags = ["--max-threads", "2"]
+    guessed = json.loads(programs.call([programs.CINCH, "plan", program, "--json", *flags]).stdout)["allowance"]
+    least = smallest_budget(program, flags)
+    data = programs.FOLDER / "unet-data"
+    data.mkdir()
+    draw = np.random.default_rng(1)
+    np.save(data / "x.npy", draw.random((32, 3, 64, 64), dtype=np.float32))
+    np.save(data / "y.npy", draw.integers(0, 4, (32, 64, 64)).astype(np.int32))
+    for budget in (least, least + (least >> 3)):
+        exe = programs.compiled(program, "unet%d" % budget, *flags, "--memory-budget", str(budget))
+        for words in ([], ["--profile", "--kernel-times", str(data / "times"), "--log", "csv,jsonl,tensorboard,html"]):
+            text, seen, code = watched_run(exe, data, ["--steps", "4", *words])
+            match = re.search(r"peak memory (\d+) bytes.*arena (\d+), allowance (\d+)", text)
+            peak, arena, allowance = map(int, match.groups()) if match else (0, 0, 0)
+            label = "%d bytes for a U-Net %s" % (budget, " ".join(words))
+            verdicts.expect(code == 0 and 0 < max(peak, seen) <= budget and arena + allowance <= budget, "%s: %s" % (label, text[-400:]))
+            verdicts.expect(allowance < guessed, "%s: %d bytes are allowed beside the arena, as many as were guessed" % (label, allowance))
+            print("%s: peak %d, beside the arena %d of %d allowed, %d guessed" % (label, peak, peak - arena, allowance, guessed))
+
+
 WIDE = """dim B = 2 batch, D = %(columns)d
 data train = csv("t.csv", hold_out = 0.2) -> (x: f32[B, D] from (%(names)s) normalize, y: f32[B] from "y")
 data valid = csv("t.csv", hold_out = 0.2, held = true) -> (x: f32[B, D] from (%(names)s) normalize, y: f32[B] from "y")
@@ -302,6 +325,7 @@ def main():
         if i == 1:
             inside_cgroup(exe, data, options.steps, budget)
     outgrown()
+    what_is_not_needed()
     wide_table()
     many_replicas()
     code_of_many()
