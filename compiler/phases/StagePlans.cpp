@@ -66,7 +66,7 @@ bool StagePlanner::divide(const StageLayout &layout, Candidate &candidate) {
       if (!planEntry(divided, division.train.functions, least, {}, plans))
         return false;
       for (auto [w, plan] : llvm::enumerate(plans))
-        division.othersNeed[w].include({plan.arenaBytes, messageBytes(divided.channels, boxesOf(divided), int(w), least)});
+        division.othersNeed[w].include({plan.outcome.result.smallestArena, messageBytes(divided.channels, boxesOf(divided), int(w), least)});
     }
   divisions.push_back(std::move(division));
   return true;

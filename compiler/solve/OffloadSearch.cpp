@@ -172,7 +172,6 @@ private:
       }
     answer.result.secondsBound = std::min(least, answer.result.plan.seconds);
     answer.result.bound = std::max<int64_t>(0, answer.result.bound - everything);
-    answer.result.smallestArena = std::min(answer.result.smallestArena, answer.result.plan.decision.arenaBytes);
   }
 
   const std::vector<Variant> &variants;

@@ -294,6 +294,8 @@ SearchResult Planner::search(const SearchOptions &options) {
   }
   if (smallest < 0)
     result.smallestArena = INT64_MAX;
+  if (best >= 0)
+    result.smallestArena = std::min(result.smallestArena, bytesOf(best, options.arenaBudget.value_or(INT64_MAX)));
   if (smallest < 0 && best < 0)
     return result;
   // What a refusal would have named may fit: it was looked for more closely.
@@ -321,7 +323,6 @@ void Planner::packForShipping(SearchResult &result) const {
   Plan plan = evaluateWell(index, result.choice);
   if (plan.error.empty() && plan.decision.arenaBytes < result.plan.decision.arenaBytes)
     result.plan = std::move(plan);
-  result.smallestArena = std::min(result.smallestArena, result.plan.decision.arenaBytes);
 }
 
 std::vector<LadderSchedule> Planner::ladder(const SearchOptions &options) {

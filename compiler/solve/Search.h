@@ -55,7 +55,8 @@ struct SearchResult {
   Plan plan;         // the plan, or if nothing fits the smallest one under these options
   Choice choice;
   std::string name;
-  // Of any plan known under these options: if nothing fits, the smallest there is. INT64_MAX: nothing is known that is of interest.
+  // Bytes of the arena into which some plan known under these options fits: if nothing fits, the fewest there are. The plan may be packed into fewer
+  // still (RungPacking.cpp). INT64_MAX: nothing is known that is of interest.
   int64_t smallestArena = 0;
   int64_t bound = 0;         // proven: no order and no recomputation under these options needs less
   double secondsBound = 0;   // proven: no plan under these options is predicted faster

@@ -156,11 +156,11 @@ class Trial:
         path.write_text(text)
         return path
 
-    def run(self, exe, plan, steps, dtype):
+    def run(self, exe, plan, steps, dtype, *words):
         """The result; or the words of a run that ended because the loss is not finite, which is the program's own matter."""
         try:
             init = self.write_parameters(dtype)
-            return programs.run(exe, self.folder, steps, "--threads", str(plan.threads), init=init, timeout=60)
+            return programs.run(exe, self.folder, steps, "--threads", str(plan.threads), *words, init=init, timeout=60)
         except programs.Failure as failure:
             if ": exit 4\n" in str(failure):
                 return re.search(r"step \d+: .*", str(failure)).group()
@@ -173,7 +173,9 @@ class Trial:
         for i, plan in enumerate(plans):
             exe = self.folder / ("net%d" % i)
             flags, budget = under(plan, source, exe, ["--set", "train.precision=" + precision])
-            result = self.run(exe, plan, 3, np.float64 if precision == "f64" else np.float32)
+            # What a run collects for its flags is within the budget, too.
+            collects = ["--profile", "--kernel-times", str(self.folder / "times")] if budget else []
+            result = self.run(exe, plan, 3, np.float64 if precision == "f64" else np.float32, *collects)
             said = "%s, %d threads" % (" ".join(flags), plan.threads)
             if isinstance(result, str) or isinstance(first, str):
                 if first is not None and first != result:
