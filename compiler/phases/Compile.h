@@ -125,6 +125,8 @@ public:
   int64_t outgrownBy(int64_t fileBytes);
   // Of those that are left over (-outgrownBy), how many the plan may have, if they are worth planning anew: of one worker's program.
   int64_t spareOf(int64_t leftOver) const;
+  // Until the plan is applied: without the budget the step may be faster.
+  bool isLimited() const;
   int64_t arenaBytes() const;
   // Pinned memory, where the plan has state and values of the loop: bytes, and the offset at which it begins, behind the arena, on a whole page.
   int64_t hostBytes() const;

@@ -152,6 +152,11 @@ int64_t Compilation::outgrownBy(int64_t fileBytes) {
   return missing > 0 ? missing + analysis::Cpu::kAllowanceStep : missing; // the binary of another plan may be a little larger
 }
 
+bool Compilation::isLimited() const {
+  const solve::SearchResult &result = entries.front().outcome.result;
+  return options.budget && (result.plan.recomputed > 0 || result.plan.seconds > 1.0005 * result.secondsBound);
+}
+
 int64_t Compilation::spareOf(int64_t leftOver) const {
   if (options.target.isDevice() || options.workers() > 1 || !options.budget)
     return 0;

@@ -215,6 +215,8 @@ static std::optional<int> showDecision(const CommandLine &line, const Program &p
     report::printObject(llvm::outs(), report::planJson(compilation, sources, budget));
   else
     report::printPlan(llvm::outs(), compilation, sources);
+  if (!line.json && compilation.isLimited() && compilation.spareOf(compilation.allowance() / 8) > 0)
+    llvm::outs() << "\nnote: `plan` guesses how long the code is; compiling measures it, and what it needs less goes to the plan\n";
   return 0;
 }
 
@@ -293,8 +295,7 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
     complain(said, "budget");
     return *status;
   }
-  const solve::SearchResult &result = compilation.entries.front().outcome.result; // read now: applying the plan takes it
-  const bool isLimited = result.plan.recomputed > 0 || result.plan.seconds > 1.0005 * result.secondsBound;
+  const bool isLimited = compilation.isLimited();
   malloc_trim(0); // of what the search held: the ops of the plan are of other sizes
   if (!compilation.applyPlan(stops(Phase::Planned) ? Phase::Planned : Phase::Scheduled))
     return kInternal;
