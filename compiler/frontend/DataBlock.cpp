@@ -3,6 +3,7 @@
 #include "compiler/frontend/TrainKeys.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace cinch {
 
@@ -294,11 +295,15 @@ private:
              "`from` is for npz, csv and safetensors; files of " + sourceText() + " are taken in order");
     for (const Arg &arg : modifier.list) {
       bool column = data.source == Dataset::Csv && !data.csvHeader && arg.value->kind == ExprKind::Number;
-      if ((arg.value->kind != ExprKind::String && !column) || arg.name)
-        report(Code::E0601, arg.span,
-               std::string("`from` takes strings") + (data.source == Dataset::Csv ? ", or numbers of columns without a header" : ""));
-      else
-        field.from.push_back(arg.value->text);
+      if ((arg.value->kind != ExprKind::String && !column) || arg.name) {
+        Diagnostic &d = report(Code::E0601, arg.span,
+                               std::string("`from` takes strings") + (data.source == Dataset::Csv ? ", or numbers of columns without a header" : ""));
+        if (arg.value->kind == ExprKind::Name && !arg.name)
+          d.help("write \"" + arg.value->text + "\"");
+        hasWrongName = true;
+        return;
+      }
+      field.from.push_back(arg.value->text);
     }
     if (field.from.size() > 1 && data.source != Dataset::Csv)
       report(Code::E0601, modifier.span, "one array a field");
@@ -306,6 +311,8 @@ private:
 
   // What a field takes of its file if it does not say so: what has its name.
   void nameColumns(const ast::Field &declared, double columns, cinch::Field &field) {
+    if (std::exchange(hasWrongName, false)) // which was said
+      return;
     if (data.source == Dataset::Csv) {
       bool named = !field.from.empty();
       if (!named && data.csvHeader)
@@ -327,6 +334,7 @@ private:
   std::set<std::string> given;                // those that are written
   Number window, number;                      // number: of the last whole option
   bool hasWindow = false, hasStride = false, hasBits = false;
+  bool hasWrongName = false;                  // the field that is read: a name of a column is none
   std::vector<std::vector<Number>> allAxes;   // of the fields
 };
 
