@@ -2,9 +2,10 @@
 //
 // The process holds its binary (the kernel counts nearly every page of it), what the runtime reads out of its description
 // (some half as many bytes as the text has), static buffers, and the pages that its stacks touch (12 KiB a thread). Before
-// code is generated the size of the binary is a guess from the operations; `cinch` looks at what it has linked and plans
-// anew if it has outgrown the guess, or if it needs so much less that a plan with these bytes may be faster. So it does before a refusal names the smallest budget: it compiles that plan, too, and
-// writes nothing (of several workers `cinch plan` names the guess, and says so). What the columns of tables take is known from the program (runtime/ColumnBytes.h). What
+// code is generated the size of the binary is a guess from the operations. `cinch` looks at what it has linked. It plans
+// anew if that has outgrown the guess, or if it needs so much less that a plan with these bytes may be faster. So it does
+// before a refusal names the smallest budget: it compiles that plan, too, and writes nothing (of several workers
+// `cinch plan` names the guess, and says so). What the columns of tables take is known from the program (runtime/ColumnBytes.h). What
 // the machine adds to them is its own (analysis/Target.h).
 #ifndef CINCH_COMPILER_PHASES_ALLOWANCE_H
 #define CINCH_COMPILER_PHASES_ALLOWANCE_H
