@@ -275,7 +275,33 @@ def padded_words():
     return g
 
 
-ACCEPTED = [flat_axes, flat_shapes, precedence, numbers_of_words, in_place, change_without_reader, names, returned_twice, odd_letters, padded_words]
+def windows(x, k, s):
+    """Those along the last axis, as an axis of their own."""
+    return np.stack([x[..., at : at + k] for at in range(0, x.shape[-1] - k + 1, s)], -2)
+
+
+def borders():
+    """Padding by what stands at the border, negative padding, and windows that reach beyond it."""
+    g, h = start(3, 9)
+    flat = g.add("aten.view.default", lambda x, _: x.reshape(-1, 9), h, [-1, 9])  # [B * 3, 9]
+    for mode, other in (("reflect", "reflect"), ("replicate", "edge"), ("circular", "wrap")):
+        wider = g.add("aten.pad.default", lambda x, *_, other=other: np.pad(x, ((0, 0), (3, 1)), other), flat, [3, 1], mode)
+        g.give(g.add("aten.view.default", lambda x, _: x.reshape(-1, 3, 13), wider, [-1, 3, 13]))
+        g.give(g.add("aten.pad.default", lambda x, *_, other=other: np.pad(x, ((0, 0), (0, 2), (2, 0)), other), h, [2, 0, 0, 2], mode))
+    g.give(g.add("aten.constant_pad_nd.default", lambda x, *_: np.pad(x[:, 1:, :-2], ((0, 0), (0, 1), (1, 0))), h, [1, -2, -1, 1], 0.0))
+    # 9 elements and a padding of 1: windows of 4 begin at 0, 3 and 6, and with ceil_mode at 9, where the last element and its padding are left.
+    lowest = lambda x: np.pad(x, ((0, 0), (0, 0), (1, 3)), constant_values=-np.inf)
+    g.give(g.add("aten.max_pool1d.default", lambda x, *_: windows(lowest(x), 4, 3).max(-1), h, [4], [3], [1], [1], True))
+    zeros, inside, padded = np.pad(np.ones(9), (1, 3)), np.pad(np.ones(11), (0, 2)), lambda x: np.pad(x, ((0, 0), (0, 0), (1, 3)))
+    for counted, which in ((True, inside), (False, zeros[:13])):
+        g.give(g.add("aten.avg_pool1d.default", lambda x, *_, which=which: windows(padded(x), 4, 3).sum(-1) / windows(which, 4, 3).sum(-1),
+                     h, [4], [3], [1], True, counted))
+    g.give(g.add("aten.avg_pool1d.default", lambda x, *_: windows(padded(x)[..., :11], 4, 3).sum(-1) / windows(zeros[:11], 4, 3).sum(-1),
+                 h, [4], [3], [1], False, False))
+    return g
+
+
+ACCEPTED = [borders, flat_axes, flat_shapes, precedence, numbers_of_words, in_place, change_without_reader, names, returned_twice, odd_letters, padded_words]
 
 
 # ---- What is refused: name -> (graph, words of the message) -----------------------------------------------------------------------

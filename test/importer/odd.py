@@ -277,7 +277,7 @@ def arithmetic_of_numbers(x, s):
     yield "activations", Odd(activations, fc=fc()), (x,), None
     yield "two_results", Odd(lambda m, x: {"b": m.fc(x), "a": m.fc(x).argmax(-1, keepdim=True)}, fc=fc()), (x,), None
     yield "filled_around", Odd(lambda m, x: F.pad(m.fc(x), (1, 2, 0, 1), value=-1.5), fc=fc()), (s,), None
-    yield "cropped", Odd(lambda m, x: F.pad(m.fc(x), (-1, 2)), fc=fc()), (s,), "cuts off"
+    yield "cropped", Odd(lambda m, x: F.pad(F.pad(m.fc(x), (-1, 2)), (1, -3, -1, -1), mode="replicate"), fc=fc()), (s,), None
     yield "rounded", Odd(lambda m, x: torch.div(m.fc(x), 2, rounding_mode="floor"), fc=fc()), (x,), "rounds"
     yield "bounds_of_tensors", Odd(lambda m, x: torch.clamp(m.fc(x), m.low, x.abs()), fc=fc(), low=nn.Parameter(torch.full((6,), -0.2))), (x,), None
     yield "fixed_without_gradient", Odd(lambda m, x: m.fc(x) + m.fc(x.detach()).detach() * 2, fc=fc()), (x,), None
@@ -302,7 +302,15 @@ def pictures_taken(pictures):
     yield "up_longer", Odd(lambda m, x: m.up(x), up=nn.ConvTranspose2d(3, 4, 3, 2, 0, output_padding=1)), (pictures,), "larger than its padding"
     yield "squeezed", Odd(lambda m, x: m.conv(x) * torch.sigmoid(m.fc(m.conv(x).mean((2, 3))))[:, :, None, None],
         conv=nn.Conv2d(3, 4, 1), fc=fc(4)), (pictures,), None
-    yield "reflected", Odd(lambda m, x: F.pad(m.conv(x), (1, 1, 1, 1), mode="reflect"), conv=nn.Conv2d(3, 4, 1)), (pictures,), "reflect"
+    for mode in ("reflect", "replicate", "circular"):
+        yield mode, Odd(lambda m, x, mode=mode: m.conv(F.pad(m.conv(x), (1, 2, 3, 0), mode=mode).sin()[:, :3]).mean(1), conv=nn.Conv2d(3, 4, 1)), (pictures,), None
+        yield mode + "_conv", Odd(lambda m, x: m.line(m.conv(x).flatten(2)), conv=nn.Conv2d(3, 4, 3, padding=2, padding_mode=mode),
+            line=nn.Conv1d(4, 2, 3, padding=1, padding_mode=mode)), (pictures,), None
+    for number, rest in enumerate([dict(ceil_mode=True), dict(count_include_pad=False), dict(ceil_mode=True, count_include_pad=False),
+                                   dict(divisor_override=7), dict(ceil_mode=True, divisor_override=5)]):
+        yield "means%d" % number, Odd(lambda m, x, rest=rest: F.avg_pool2d(m.conv(x), 4, 3, 2, **rest), conv=nn.Conv2d(3, 4, 3, padding=1)), (pictures,), None
+    yield "ceiling", Odd(lambda m, x: F.max_pool2d(F.max_pool2d(m.conv(x), 3, 2, ceil_mode=True), 2, 3, 1, ceil_mode=True), conv=nn.Conv2d(3, 4, 3, padding=1)), (pictures,), None
+    yield "ceiling_line", Odd(lambda m, x: F.avg_pool1d(F.max_pool1d(m.conv(x).flatten(2), 5, 3, 1, ceil_mode=True), 4, 3, 1, ceil_mode=True), conv=nn.Conv2d(3, 4, 3)), (pictures,), None
 
 
 def sequences_read(s, words, mask):

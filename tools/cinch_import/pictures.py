@@ -1,8 +1,9 @@
 """Pooling and other operations on pictures; those with weights stand in library.py."""
 from .node import Refused
 from .ops import kept, op
+from .shapes import filled
 from .sums import reduced
-from .values import Value
+from .values import PRODUCT, Value, number_text
 
 
 def one(e, n, values, what):
@@ -13,16 +14,42 @@ def one(e, n, values, what):
     return values[0]
 
 
+LOWEST = -3e38  # around what a maximum is taken of: below all that a model computes
+
+
 def _pool(name):
     @op(name, merged=True)
     def pool(e, n, x, window, stride=None, padding=0, *rest):
-        options = dict(zip(("dilation", "ceil") if "max" in name else ("ceil", "count_pad", "divisor"), rest))
+        isMax = "max" in name
+        options = dict(zip(("dilation", "ceil") if isMax else ("ceil", "count_pad", "divisor"), rest))
         k, p = one(e, n, window, "windows"), one(e, n, padding, "paddings")
         s = one(e, n, stride, "strides") if stride else k
-        if options.get("ceil") or one(e, n, options.get("dilation", 1), "dilations") != 1 or (p and options.get("count_pad") is False) or options.get("divisor"):
+        if one(e, n, options.get("dilation", 1), "dilations") != 1:
             raise Refused("`%s` with %s" % (n.op, options))
-        more = (", stride = %d" % s if s != k else "") + (", pad = %d" % p if p else "")
-        return Value("%s(%s, %d%s)" % (name, x.text, k, more), kept(x, n.out["shape"]), "f32", merged=x.merged)
+        shape, axes = kept(x, n.out["shape"]), range(x.rank - (2 if "2d" in name else 1), x.rank)
+        beyond = [max(0, (shape[axis] - 1) * s + k - x.shape[axis] - 2 * p) for axis in axes]  # `ceil_mode`: the last window reaches behind the padding
+        divisor, counts = options.get("divisor"), isMax or options.get("count_pad") is not False  # counts: what is padded is averaged, too
+        sizes, uneven = [x.shape[axis] for axis in axes], any(beyond) or not (counts or divisor or not p)
+
+        def pooled(x, p):
+            words = [x.text, str(k)] + (["stride = %d" % s] if s != k else []) + (["pad = %d" % p] if p else [])
+            return "%s(%s)" % (name, ", ".join(words))
+
+        if not uneven:
+            text = pooled(x, p)
+        else:
+            for axis, more in zip(axes, beyond):
+                x = filled(x, axis, p, p + more, LOWEST if isMax else 0)
+            text = pooled(x, 0)
+        if isMax or not (uneven or divisor):
+            return Value(text, shape, "f32", merged=x.merged)
+        if divisor:
+            return Value("%s * %s" % (text, number_text(k ** len(axes) / divisor)), shape, "f32", PRODUCT, merged=x.merged)
+        inside = [size + 2 * p if counts else size for size in sizes]
+        ones = Value("expand[%s](1)" % ", ".join("%d" % size for size in inside), inside, "f32")
+        for axis, more in enumerate(beyond):
+            ones = filled(ones, axis, 0 if counts else p, more if counts else p + more)
+        return Value("%s / %s" % (text, pooled(e.named(ones), 0)), shape, "f32", PRODUCT, merged=x.merged)
 
 
 for _name in ("max_pool2d", "avg_pool2d", "max_pool1d", "avg_pool1d"):

@@ -110,10 +110,14 @@ def last_two(e, n, x):
 
 def cut(x, axis, slot, shape):
     """x[.., slot, ..]; `shape`: as PyTorch gives it."""
+    return sliced(x, axis, slot, kept(x, shape))
+
+
+def sliced(x, axis, slot, shape):
     text = "%s[%s]" % (x.inside(ATOM), ", ".join([":"] * axis + [slot]))
     if axis == x.rank - 1 and axis > 0:
         text = "%s[.., %s]" % (x.inside(ATOM), slot)
-    return Value(text, kept(x, shape), x.dtype, below=x.below, merged=x.merged)
+    return Value(text, shape, x.dtype, below=x.below, merged=x.merged)
 
 
 @op("slice", merged=True)
@@ -215,23 +219,69 @@ def expand(e, n, x, *rest, **more):
     return Value("expand[%s](%s)" % (", ".join(size_text(s) for s in shape), x.text), shape, x.dtype, below=x.below, merged=x.merged)
 
 
+def resized(x, axis, size):
+    return x.shape[:axis] + [size] + x.shape[axis + 1:]
+
+
+def piece(x, axis, first, end):
+    """x[.., first : end, ..]; all of it is x itself."""
+    return x if (first, end) == (0, x.shape[axis]) else sliced(x, axis, "%d:%d" % (first, end), resized(x, axis, end - first))
+
+
+def filled(x, axis, before, after, value=0):
+    more = ", value = %s" % number_text(value) if value else ""
+    return Value("pad(%s, %d, %d, axis = %d%s)" % (x.text, before, after, axis, more), resized(x, axis, x.shape[axis] + before + after), x.dtype, merged=x.merged)
+
+
+def bordered(e, n, x, axis, before, after, mode):
+    """What stands before and after x is taken from x itself."""
+    x, size = e.named(x), x.shape[axis]
+
+    def side(count, isBefore):
+        if mode == "reflect":
+            part = piece(x, axis, 1, count + 1) if isBefore else piece(x, axis, size - count - 1, size - 1)
+            return Value("reverse(%s, axis = %d)" % (part.text, axis), part.shape, x.dtype, merged=x.merged)
+        if mode == "circular":
+            return piece(x, axis, size - count, size) if isBefore else piece(x, axis, 0, count)
+        part = piece(x, axis, 0, 1) if isBefore else piece(x, axis, size - 1, size)
+        shape = resized(x, axis, count)
+        return part if count == 1 else Value("expand[%s](%s)" % (", ".join(size_text(s) for s in shape), part.text), shape, x.dtype, merged=x.merged)
+
+    parts = ([side(before, True)] if before else []) + [x] + ([side(after, False)] if after else [])
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = joined(n, [whole, part], axis, resized(x, axis, whole.shape[axis] + part.shape[axis]))
+    return whole
+
+
 @op("constant_pad_nd", "pad", merged=True)
 def pad(e, n, x, amounts, *rest, mode="constant", value=None):
     if rest and isinstance(rest[0], str):
         mode, rest = rest[0], rest[1:]
-    if mode != "constant":
+    if mode not in ("constant", "reflect", "replicate", "circular"):
         raise Refused("padding of kind %s" % mode)
     value = rest[0] if rest else value
     for k in range(0, len(amounts), 2):
-        axis = no_examples(n, x, axis_of(x, -1 - k // 2))
         before, after = amounts[k : k + 2]
+        if not before and not after:
+            continue
+        axis = no_examples(n, x, axis_of(x, -1 - k // 2))
         if before < 0 or after < 0:
-            raise Refused("`%s` that cuts off" % n.op)
+            x = piece(e.named(x), axis, max(0, -before), x.shape[axis] - max(0, -after))
+        before, after = max(0, before), max(0, after)
         if before or after:
-            shape = x.shape[:axis] + [x.shape[axis] + before + after] + x.shape[axis + 1:]
-            x = Value("pad(%s, %d, %d, axis = %d%s)" % (x.text, before, after, axis, ", value = %s" % number_text(value) if value else ""), shape, x.dtype,
-                      merged=x.merged)
+            x = filled(x, axis, before, after, value) if mode == "constant" else bordered(e, n, x, axis, before, after, mode)
     return x
+
+
+@op("reflection_pad1d", "reflection_pad2d", merged=True)
+def reflected(e, n, x, amounts):
+    return pad(e, n, x, amounts, mode="reflect")
+
+
+@op("replication_pad1d", "replication_pad2d", merged=True)
+def replicated(e, n, x, amounts):
+    return pad(e, n, x, amounts, mode="replicate")
 
 
 @op("flip", merged=True)
