@@ -165,7 +165,8 @@ Plan evaluateQuickly(const GraphIndex &index, const Choice &choice) {
   return evaluate(index, choice, limits);
 }
 
-bool isPackedWell(const Plan &plan) { return plan.decision.arenaBytes <= plan.peakLive + plan.peakLive / 2000; }
+bool isPackedWell(int64_t arenaBytes, int64_t peakLive) { return arenaBytes <= peakLive + peakLive / 2000; }
+bool isPackedWell(const Plan &plan) { return isPackedWell(plan.decision.arenaBytes, plan.peakLive); }
 
 Plan evaluateWell(const GraphIndex &index, const Choice &choice) {
   Plan plan = evaluateQuickly(index, choice);

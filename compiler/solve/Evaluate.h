@@ -31,6 +31,7 @@ Plan evaluate(const StepGraph &, const Choice &, const ArenaLimits & = {});
 Plan evaluateQuickly(const GraphIndex &, const Choice &);
 Plan evaluateWell(const GraphIndex &, const Choice &);
 // Within a two-thousandth of what is alive: more work would give nothing.
+bool isPackedWell(int64_t arenaBytes, int64_t peakLive);
 bool isPackedWell(const Plan &);
 
 // The main loop as the graph lists it: nothing recomputed.

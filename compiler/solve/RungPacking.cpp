@@ -10,7 +10,7 @@
 namespace cinch::solve {
 
 static constexpr int64_t kShare = 8; // of the work of packing well: packed longer
-// Packed well, a rung counts as wasting at least this part of what it wastes packed longer. Of 36 rungs of a U-Net all but four waste so much anyway.
+// Packed well, a rung counts as wasting at least this part of what it wastes packed longer. Nearly all rungs of a U-Net waste so much anyway.
 static constexpr int64_t kLeastWaste = 4;
 
 const Plan &Planner::packed(int rung) {

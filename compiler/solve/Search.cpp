@@ -202,7 +202,7 @@ int Planner::smallestOf(const SearchOptions &options, std::vector<Size> sizes, c
     sortByBytes(ladder);
     for (int r : ladder) {
       int64_t live = rungs[r].peakLive;
-      if (smallest >= 0 && live == rungs[smallest].peakLive ? isPackedWell(packed(smallest)) : live >= bytes)
+      if (smallest >= 0 && live == rungs[smallest].peakLive ? isPackedWell(bytes, live) : live >= bytes)
         continue;
       all.push_back(r);
       if (int64_t taken = bytesOf(r, INT64_MAX); taken < bytes)

@@ -250,11 +250,40 @@ static int measureRefusedWorkers(const CommandLine &line, const Program &program
   return compilation.refused || !compilation.refusal.empty() ? 0 : measureRefused(line, compilation, self, options, missing);
 }
 
+static bool makesExecutable(const CommandLine &line) {
+  return line.command == Command::Compile && !line.stopAfter && (line.emit == "exe" || line.emit == "lib");
+}
+
+// Says that the budget cannot be met, with the smallest one as it is measured. Nothing is said where what was measured lets all be planned again.
+static int refuse(const CommandLine &line, const Program &program, const SourceList &sources, mlir::MLIRContext &context, const CompileOptions &options,
+                  const char *self, Compilation &compilation, std::string said, Again &again) {
+  const bool executable = makesExecutable(line), ofExecutable = executable || (line.command == Command::Plan && line.emit == "exe");
+  again.leanest = again.fitted && options.workers() == 1 && !options.leanest;
+  if (again.leanest)
+    return 0;
+  int failed = 0;
+  if (ofExecutable && !options.target.isDevice()) {
+    if (options.workers() == 1)
+      failed = measureRefused(line, compilation, self, options, again.missing);
+    else if (executable)
+      failed = measureRefusedWorkers(line, program, sources, context, options, compilation.smallestBudget(), self, again.missing);
+    else // compiling the code of many workers takes many times as long as planning them
+      said += "  note: `plan` guesses how long the code of several workers is; compiling without `plan` measures it\n";
+  }
+  if (failed || again.missing > 0)
+    return failed;
+  again.spare = again.spared ? 0 : compilation.spareOf(-again.missing);
+  if (again.spare > 0)
+    return 0;
+  complain(said, "budget");
+  return 1;
+}
+
 static int compileOnce(const CommandLine &line, const Program &program, const SourceList &sources, const char *self,
                        mlir::MLIRContext &context, const CompileOptions &options, Again &again) {
   Compilation compilation(context, program, sources, options);
   auto stops = [&](Phase phase) { return line.stopAfter && *line.stopAfter == phase; };
-  const bool executable = line.command == Command::Compile && !line.stopAfter && (line.emit == "exe" || line.emit == "lib");
+  const bool executable = makesExecutable(line);
   if (!compilation.parse())
     return kInternal;
   if (stops(Phase::Parsed) || (line.emit == "nn" && !line.stopAfter))
@@ -275,25 +304,10 @@ static int compileOnce(const CommandLine &line, const Program &program, const So
   std::string said;
   llvm::raw_string_ostream refusal(said);
   if (std::optional<int> status = showDecision(line, program, sources, context, options, compilation, refusal)) {
-    const bool ofExecutable = executable || (line.command == Command::Plan && line.emit == "exe");
-    int failed = 0;
-    again.leanest = !said.empty() && again.fitted && options.workers() == 1 && !options.leanest;
-    if (again.leanest)
-      return 0;
-    if (!said.empty() && ofExecutable && !options.target.isDevice()) {
-      if (options.workers() == 1)
-        failed = measureRefused(line, compilation, self, options, again.missing);
-      else if (executable)
-        failed = measureRefusedWorkers(line, program, sources, context, options, compilation.smallestBudget(), self, again.missing);
-      else // compiling the code of many workers takes many times as long as planning them
-        refusal << "  note: `plan` guesses how long the code of several workers is; compiling without `plan` measures it\n";
-    }
-    if (failed || again.missing > 0)
-      return failed;
-    if (!again.spared && (again.spare = compilation.spareOf(-again.missing)) > 0)
-      return 0;
-    complain(said, "budget");
-    return *status;
+    if (said.empty())
+      return *status;
+    const int refused = refuse(line, program, sources, context, options, self, compilation, said, again);
+    return refused == 1 ? *status : refused; // the report may not have been written
   }
   const bool isLimited = compilation.isLimited();
   malloc_trim(0); // of what the search held: the ops of the plan are of other sizes

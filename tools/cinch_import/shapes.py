@@ -274,16 +274,6 @@ def pad(e, n, x, amounts, *rest, mode="constant", value=None):
     return x
 
 
-@op("reflection_pad1d", "reflection_pad2d", merged=True)
-def reflected(e, n, x, amounts):
-    return pad(e, n, x, amounts, mode="reflect")
-
-
-@op("replication_pad1d", "replication_pad2d", merged=True)
-def replicated(e, n, x, amounts):
-    return pad(e, n, x, amounts, mode="replicate")
-
-
 @op("flip", merged=True)
 def flip(e, n, x, axes):
     for axis in axes:
