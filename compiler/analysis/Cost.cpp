@@ -31,16 +31,19 @@ static constexpr double kWinogradShare = 0.7;
 static constexpr int64_t kNearBytes = 1 << 20;
 static constexpr double kNear = 40e9;
 
+// Memory is what comes from beyond the caches, of which the cores of a machine share one bus.
+static constexpr double kBytesOfCore = 14e9;
+
 // Of one core. `cinch calibrate` on an AMD EPYC (Zen 4) found 108 G operations a second of products, 78 and 85 of attention and its gradient, 52
 // of loops and 0.1 us to start a kernel; with kernels for AVX2 104, 62, 75, 46 and 0.1 us. These are rounded down, since other cores reach less.
-// Memory is what comes from beyond the caches, of which the cores of a machine share one bus.
 MachineRates builtInRates(int threads, int lanes) {
   double n = threads;
   bool wide = lanes >= 16;
   MachineRates rates;
   rates.product = 85e9 * n, rates.attend = (wide ? 65e9 : 50e9) * n, rates.attendGrad = (wide ? 70e9 : 60e9) * n;
   rates.loop = (wide ? 50e9 : 30e9) * n;
-  rates.bytes = std::min(14e9 * n, 24e9), rates.near = kNear * n, rates.nearBytes = kNearBytes * threads;
+  rates.bytes = std::min(kBytesOfCore * n, 24e9), rates.bytesOfCore = kBytesOfCore, rates.threads = threads;
+  rates.near = kNear * n, rates.nearBytes = kNearBytes * threads;
   rates.launch = 0.2e-6, rates.message = kMessage;
   return rates;
 }
@@ -54,6 +57,8 @@ MachineRates Cpu::rates() const {
       rates = reached;
   if (!builtIn) { // a profile has one rate of memory, that of what was measured
     const MachineRates usual = builtInRates(costs.threads(threads), kernels.lanes);
+    rates.threads = usual.threads;
+    rates.bytesOfCore = costs.measured.front().first == 1 ? costs.measured.front().second.bytes : std::min(rates.bytes, kBytesOfCore);
     rates.near = std::max(rates.bytes, usual.near), rates.nearBytes = usual.nearBytes;
   }
   if (kernels.amx && builtIn)
@@ -119,11 +124,23 @@ struct Work {
 
 } // namespace
 
+// What a kernel reaches whose threads share so many equal pieces of work (0: as many as you like). A thread does one after the other: in the last
+// round some threads have none. So a chain over the positions of one example is one thread's.
+static MachineRates reachedBy(int64_t items, MachineRates machine) {
+  const int64_t threads = machine.threads, rounds = items > 0 ? (items + threads - 1) / threads : 0;
+  const double busy = rounds > 0 ? double(items) / double(rounds) : double(threads), share = busy / double(threads);
+  for (double MachineRates::*rate : {&MachineRates::product, &MachineRates::attend, &MachineRates::attendGrad, &MachineRates::loop, &MachineRates::near,
+                                     &MachineRates::tensor, &MachineRates::tensorAttend})
+    machine.*rate *= share;
+  machine.bytes = std::min(machine.bytes, busy * machine.bytesOfCore);
+  return machine;
+}
+
 // The traffic that every micro-batch has (weights, their gradients) is not hidden behind the arithmetic of its
 // examples: measured on deep nets, small micro-batches cost what the sum says. As long as all that the kernel touches of its examples finds
 // room in the caches, what it reads that was written lately and what it writes is priced with their rate (U-Net: a step of 4 examples at a
 // time is 1.13 times as fast as one of 32, on an Emerald Rapids).
-static solve::Seconds secondsOnCpu(const Work &work, double rate, const MachineRates &machine) {
+static solve::Seconds secondsAtRates(const Work &work, double rate, const MachineRates &machine) {
   double fixed = std::max(work.flops.fixed / rate, work.bytes.fixed / machine.bytes);
   auto example = [&](double near) {
     return std::max(work.flops.perExample / rate, (work.bytes.perExample - near) / machine.bytes + near / machine.near);
@@ -131,6 +148,22 @@ static solve::Seconds secondsOnCpu(const Work &work, double rate, const MachineR
   solve::Seconds seconds(fixed + machine.launch, example(0));
   if (double saved = work.near > 0 ? example(0) - example(work.near) : 0; saved > 0)
     seconds.near.push_back({double(machine.nearBytes) / work.bytes.perExample, saved});
+  return seconds;
+}
+
+// The line is that of the whole batch.
+static solve::Seconds secondsOnCpu(plan::KernelOp op, const Work &work, SpecsOfKernel specs, const PricedMachine &machine) {
+  constexpr double kTold = 0.01; // of the time
+  auto secondsOf = [&](const KernelSpec &spec) {
+    const MachineRates rates = reachedBy(spec.itemsOnCpu(machine.target), machine.rates);
+    return secondsAtRates(work, rateOf(op, spec, rates), rates);
+  };
+  solve::Seconds seconds = secondsOf(*specs.front().second);
+  for (auto &[examples, spec] : specs.drop_front()) {
+    const double b = double(examples), there = secondsOf(*spec).at(b), more = there - seconds.at(b);
+    if (std::abs(more) > kTold * there)
+      seconds.uneven.push_back({b, more});
+  }
   return seconds;
 }
 
@@ -158,7 +191,7 @@ void priceKernel(plan::KernelOp op, SpecsOfKernel specs, bool inLoop, const Pric
   kernel.flops = work.flops, kernel.traffic = work.bytes;
   kernel.seconds = {};
   kernel.seconds.add(machine.target.isDevice() ? secondsOnDevice(work, specs, machine)
-                                               : secondsOnCpu(work, rateOf(op, *specs.front().second, machine.rates), machine.rates),
+                                               : secondsOnCpu(op, work, specs, machine),
                      dearer(op));
 }
 
@@ -171,9 +204,10 @@ LaunchPrice priceOfLaunch(plan::KernelOp op, const KernelSpec &spec, bool inLoop
     price.arithmeticSeconds = device.arithmetic, price.trafficSeconds = device.traffic, price.seconds = device.seconds * dearer(op);
     return price;
   }
-  const double rate = rateOf(op, spec, machine.rates);
-  price.arithmeticSeconds = price.flops / rate, price.trafficSeconds = price.traffic / machine.rates.bytes;
-  price.seconds = secondsOnCpu(work, rate, machine.rates).at(1) * dearer(op);
+  const MachineRates rates = reachedBy(spec.itemsOnCpu(machine.target), machine.rates);
+  const double rate = rateOf(op, spec, rates);
+  price.arithmeticSeconds = price.flops / rate, price.trafficSeconds = price.traffic / rates.bytes;
+  price.seconds = secondsAtRates(work, rate, rates).at(1) * dearer(op);
   return price;
 }
 

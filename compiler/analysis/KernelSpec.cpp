@@ -291,6 +291,17 @@ int64_t KernelSpec::scratchBytesPerThread(const TargetInfo &target) const {
   return target.isDevice() && each > 0 ? each * grids(target).front().workers : each;
 }
 
+int64_t KernelSpec::itemsOnCpu(const TargetInfo &target) const {
+  if (auto *loop = std::get_if<LoopSpec>(&work))
+    return itemsOf(*loop, target);
+  if (auto *pool = std::get_if<PoolSpec>(&work))
+    return itemsOf(*pool);
+  if (auto *attend = std::get_if<AttendSpec>(&work))
+    return itemsOf(*attend);
+  auto *grad = std::get_if<AttendGradSpec>(&work);
+  return grad ? itemsOf(*grad) : 0;
+}
+
 bool KernelSpec::isOfTensorCores() const {
   if (auto *contract = std::get_if<ContractSpec>(&work))
     return device::isOfTensorCores(*contract);

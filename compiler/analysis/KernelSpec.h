@@ -46,6 +46,8 @@ struct KernelSpec {
 
   // On a GPU the plan has one thread, which launches kernels: its scratch is that of all workers of the kernel.
   int64_t scratchBytesPerThread(const kernels::TargetInfo &) const;
+  // Pieces of about equal work that the threads of a CPU share; 0: so many small ones that no thread waits for another (a product).
+  int64_t itemsOnCpu(const kernels::TargetInfo &) const;
   // Does a GPU compute it on its tensor cores? It is so at every extent or at none.
   bool isOfTensorCores() const;
   bool isAttention() const {

@@ -36,6 +36,8 @@ struct MachineRates {
   double attendGrad = 0; // its gradient
   double loop = 0;       // element-wise and row-wise work, in additions
   double bytes = 0;      // bytes a second from and to memory
+  double bytesOfCore = 0; // of that, what one core reaches by itself
+  int threads = 1;       // that reach all this together
   double near = 0;       // bytes a second from and to the caches that each core has for itself
   int64_t nearBytes = 0; // of these caches; 0: all traffic is priced as memory's
   double launch = 0;     // seconds to start a kernel

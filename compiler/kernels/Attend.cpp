@@ -16,6 +16,8 @@ namespace {
 
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
+int64_t blocksOf(const AttendSpec &spec) { return (spec.T + queryBlockOf(spec) - 1) / queryBlockOf(spec); } // of a head's queries
+
 // Byte offsets of a thread's scratch.
 struct Scratch {
   int64_t queries, scores, maximum, sum, factor, total;
@@ -43,11 +45,8 @@ public:
   }
 
   func::FuncOp build() {
-    int64_t heads = spec.A, blocks = (spec.T + queryBlock - 1) / queryBlock;
-    for (int64_t size : spec.lead)
-      heads *= size;
-    forItems(heads * blocks, [&](Value item) {
-      Value number = index(blocks), headCount = index(spec.A);
+    forItems(itemsOf(spec), [&](Value item) {
+      Value number = index(blocksOf(spec)), headCount = index(spec.A);
       Value t0 = mul(arith::RemUIOp::create(b, loc, item, number), queryBlock);
       Value rest = arith::DivUIOp::create(b, loc, item, number);
       Value head = arith::RemUIOp::create(b, loc, rest, headCount);
@@ -162,6 +161,8 @@ private:
 int64_t scratchBytesPerThread(const AttendSpec &spec, const TargetInfo &target) {
   return attendScratch(spec, Scratch(spec).total, target);
 }
+
+int64_t itemsOf(const AttendSpec &spec) { return headsOf(spec) * blocksOf(spec); }
 
 func::FuncOp buildAttend(OpBuilder &b, ModuleOp module, const std::string &name, const AttendSpec &spec,
                          const TargetInfo &target) {

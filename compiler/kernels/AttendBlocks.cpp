@@ -13,13 +13,6 @@ using namespace mlir;
 
 namespace cinch::kernels {
 
-int64_t headsOf(const AttendSpec &spec) {
-  int64_t heads = spec.A;
-  for (int64_t size : spec.lead)
-    heads *= size;
-  return heads;
-}
-
 BlockAttend::BlockAttend(OpBuilder &builder, ModuleOp module, const std::string &name, const AttendSpec &spec, const TargetInfo &target,
                          int64_t buffers)
     : AttendEmitter(builder, module, name, spec, target, buffers, 0) {

@@ -15,8 +15,6 @@ namespace cinch::kernels {
 constexpr int64_t kAttendThreads = 256, kAttendSide = 16, kAttendStep = 16;
 constexpr int64_t kMostColumns = 128; // of a result's rows that a block has in registers; wider rows are several items
 
-int64_t headsOf(const AttendSpec &); // times all leading indices
-
 // How attention is cut into tiles.
 struct AttendTiles {
   int64_t queries, keys;         // of a tile: 16, 32 or 64

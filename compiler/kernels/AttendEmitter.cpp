@@ -31,6 +31,13 @@ int64_t bufferCount(const AttendGradSpec &spec) {
   return spec.wantsBiasGrad ? std::max<int64_t>(count, spec.dbias.buffer + 1) : count;
 }
 
+int64_t headsOf(const AttendSpec &spec) {
+  int64_t heads = spec.A;
+  for (int64_t size : spec.lead)
+    heads *= size;
+  return heads;
+}
+
 int64_t queryBlockOf(const AttendSpec &spec) {
   int64_t lanes = logicalLanes(spec.elem);
   return std::min<int64_t>(64, (spec.T + lanes - 1) / lanes * lanes);

@@ -21,6 +21,7 @@ namespace cinch::kernels {
 constexpr int64_t kKeyBlock = 64; // keys between two updates of the running maximum: part of what `attend` means
 // Rows whose queries are packed together, whole vectors; changes no bit.
 int64_t queryBlockOf(const AttendSpec &);
+int64_t headsOf(const AttendSpec &); // times all leading indices
 
 // Under a causal mask, so many rows have the same terms in their chains: some of a row are zeros then. It is part of what `attend`
 // means, since a product of zero can turn -0 into +0. Rows of bf16 have whole blocks of terms.

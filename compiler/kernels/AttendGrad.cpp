@@ -55,26 +55,23 @@ public:
   }
 
   func::FuncOp build() {
-    int64_t leads = 1;
-    for (int64_t size : spec.lead)
-      leads *= size;
     if (grad.wantsBiasGrad) {
-      // The bias' gradient is a chain over the leading axes, the examples slowest: they stay in one thread.
+      const int64_t leads = headsOf(spec) / spec.A;
       int64_t examples = spec.batchDim >= 0 ? spec.lead[spec.batchDim] : 1, perExample = leads / examples;
-      auto headsOf = [&](Value group, Value from, int64_t count) {
+      auto heads = [&](Value group, Value from, int64_t count) {
         loop(from, add(from, count), 1, [&](Value lead) { keyHead(examplesFirst(lead), group); });
       };
-      forItems(spec.G, [&](Value group) {
+      forItems(itemsOf(grad), [&](Value group) {
         if (grad.grain == 0)
-          return headsOf(group, index(0), leads);
+          return heads(group, index(0), leads);
         loop(index(0), index(leads), grad.grain * perExample, [&](Value first) {
           fillRows(biasTable, spec.S, index(spec.A / spec.G * spec.T), spec.S, 0.0);
-          headsOf(group, first, grad.grain * perExample);
+          heads(group, first, grad.grain * perExample);
           addTable(group);
         });
       });
     } else {
-      forItems(leads * spec.G, [&](Value item) {
+      forItems(itemsOf(grad), [&](Value item) {
         Value groups = index(spec.G);
         keyHead(leadIndices(arith::DivUIOp::create(b, loc, item, groups)), arith::RemUIOp::create(b, loc, item, groups));
       });
@@ -301,6 +298,12 @@ private:
 
 int64_t scratchBytesPerThread(const AttendGradSpec &spec, const TargetInfo &target) {
   return attendScratch(spec.forward, Scratch(spec).total, target);
+}
+
+// The gradient of a bias is a chain over the leading axes, the examples slowest: they stay in one thread.
+int64_t itemsOf(const AttendGradSpec &grad) {
+  const AttendSpec &spec = grad.forward;
+  return grad.wantsBiasGrad ? spec.G : headsOf(spec) / spec.A * spec.G;
 }
 
 func::FuncOp buildAttendGrad(OpBuilder &b, ModuleOp module, const std::string &name, const AttendGradSpec &spec,

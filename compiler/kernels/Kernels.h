@@ -150,6 +150,8 @@ struct PoolSpec {
   bool gradient() const { return kind == PoolKind::MaxGrad || kind == PoolKind::SumGrad; }
   bool hasPlace() const { return kind == PoolKind::Max || kind == PoolKind::MaxGrad; }
 };
+// Pieces of about equal work that the threads of a CPU share. A thread does one after the other.
+int64_t itemsOf(const PoolSpec &);
 mlir::func::FuncOp buildPool(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const PoolSpec &,
                              const TargetInfo & = {});
 
@@ -223,6 +225,7 @@ struct LoopSpec {
 // Eight bytes of what a chain over micro-batches must find before the first: +0.0 (sum), -inf, .. .
 int64_t firstWord(LoopReduce, Elem);
 int64_t scratchBytesPerThread(const LoopSpec &, const TargetInfo & = {});
+int64_t itemsOf(const LoopSpec &, const TargetInfo &); // as of a pool
 mlir::func::FuncOp buildLoop(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const LoopSpec &,
                              const TargetInfo & = {});
 // On a GPU a loop kernel is one launch or two, one behind the other with the same words (LoopLaunches.cpp): how each is spread, the scratch of
@@ -260,6 +263,7 @@ struct AttendSpec {
 };
 // Forward. Buffers as the views name them, then scratch.
 int64_t scratchBytesPerThread(const AttendSpec &, const TargetInfo & = {});
+int64_t itemsOf(const AttendSpec &); // as of a pool
 mlir::func::FuncOp buildAttend(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendSpec &,
                                const TargetInfo & = {});
 
@@ -270,6 +274,7 @@ struct AttendGradSpec {
   bool wantsBiasGrad = false; View dbias; // dbias accumulates over `lead` in order, from what it holds
 };
 int64_t scratchBytesPerThread(const AttendGradSpec &, const TargetInfo & = {});
+int64_t itemsOf(const AttendGradSpec &); // as of a pool
 mlir::func::FuncOp buildAttendGrad(mlir::OpBuilder &, mlir::ModuleOp, const std::string &name, const AttendGradSpec &,
                                    const TargetInfo & = {});
 

@@ -187,6 +187,8 @@ LoopLaunches planLaunches(const LoopSpec &spec, const TargetInfo &target) {
 
 int64_t scratchBytesPerThread(const LoopSpec &spec, const TargetInfo &target) { return planLoop(spec, target).scratchBytes; }
 
+int64_t itemsOf(const LoopSpec &spec, const TargetInfo &target) { return planLoop(spec, target).items(); }
+
 int64_t scratchBytesOnDevice(const LoopSpec &spec, const TargetInfo &target) {
   LoopLaunches launches = planLaunches(spec, target);
   const LoopPlan &first = launches.plans.front();

@@ -271,6 +271,11 @@ bool LoopPlan::drawsRow(int node) const {
          !(n.usesExample && n.exampleStrides.back() != 0);
 }
 
+int64_t LoopPlan::squares() const {
+  auto count = [&](const std::vector<size_t> &dims) { return (sizeOf(dims) + transposition.lanes - 1) / transposition.lanes; };
+  return count(transposition.along) * count(transposition.across) * sizeOf(transposition.rest);
+}
+
 int64_t LoopPlan::sizeOf(const std::vector<size_t> &dims) const {
   int64_t product = 1;
   for (size_t dim : dims)

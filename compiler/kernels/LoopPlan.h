@@ -64,12 +64,13 @@ struct LoopPlan {
     std::vector<bool> turned;  // per node
     bool found() const { return lanes > 0; }
   } transposition;
+  int64_t squares() const; // of a transposition
 
   // Column blocks: items = outerCount * blocks; a block has blockCols columns, the last one perhaps fewer.
   int64_t blocks = 1, blockCols = 1;
   // With teams: AddAt's places are shared among so many items; each walks all rows, and does those whose place modulo `shares` is its own.
   int64_t shares = 1;
-  int64_t items() const { return outerCount * blocks * shares; }
+  int64_t items() const { return transposition.found() ? squares() : outerCount * blocks * shares; }
   // Accumulators of the chains stay in registers for `directVectors` vectors of columns; 0: they lie in scratch rows.
   int directVectors = 0;
   // Direct chains of a team of a GPU (LoopAhead.cpp): a thread has `together` neighbouring columns, which it loads and stores together, and reads

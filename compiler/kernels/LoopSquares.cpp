@@ -134,7 +134,7 @@ void LoopEmitter::emitSquares() {
     b.setInsertionPointToStart(branch.elseBlock());
     body(left);
   };
-  auto [begin, end] = itemsOfThread(columns * rows * plan.sizeOf(shape.rest));
+  auto [begin, end] = itemsOfThread(plan.items());
   auto loop = scf::ForOp::create(b, loc, begin, end, index(1));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());

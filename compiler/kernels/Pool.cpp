@@ -49,7 +49,7 @@ public:
     const int64_t *size = spec.gradient() ? spec.image : spec.places;
     if (onDevice)
       return elements();
-    int64_t items = countOf(spec.lead) * size[0];
+    const int64_t items = itemsOf(spec);
     auto first = [&](Value part) -> Value {
       return arith::DivUIOp::create(b, loc, mul(part, items), entry.getArgument(4));
     };
@@ -247,6 +247,8 @@ private:
 Grid gridOf(const PoolSpec &spec, const TargetInfo &target) {
   return {std::clamp<int64_t>(elementsOf(spec), 1, target.processors * kThreadsOfProcessor), 1, 128};
 }
+
+int64_t itemsOf(const PoolSpec &spec) { return countOf(spec.lead) * (spec.gradient() ? spec.image : spec.places)[0]; } // rows of the result
 
 func::FuncOp buildPool(OpBuilder &b, ModuleOp module, const std::string &name, const PoolSpec &spec, const TargetInfo &target) {
   OpBuilder::InsertionGuard guard(b);

@@ -37,6 +37,9 @@ struct Bytes {
     put(static_cast<const Linear &>(seconds)), put(seconds.near.size());
     for (auto &[most, perExample] : seconds.near)
       put(most), put(perExample);
+    put(seconds.uneven.size());
+    for (auto &[examples, more] : seconds.uneven)
+      put(examples), put(more);
   }
   void put(const ByteTable &bytes) {
     const auto &[otherwise, exactly] = bytes;

@@ -19,23 +19,32 @@ struct Linear {
 };
 
 // Predicted seconds. Where few examples are worked on at a time, what the kernel before has written is still in the caches: up to so many
-// examples, each of them saves some time.
+// examples, each of them saves some time. At some numbers of examples the threads share the work unevenly, and it takes longer (or, where the
+// line is of a number with which they do, less long).
 struct Seconds : Linear {
   struct Saving {
     double most, perExample; // examples, seconds
   };
+  struct Exactly {
+    double examples, seconds;
+  };
   std::vector<Saving> near; // of all kernels whose times were added up
+  std::vector<Exactly> uneven; // what is added where they are so many
   Seconds(double fixed = 0, double perExample = 0) : Linear{fixed, perExample} {}
   double at(double b) const {
     double seconds = Linear::at(b);
     for (const Saving &saving : near)
       seconds -= b <= saving.most ? saving.perExample * b : 0;
+    for (const Exactly &more : uneven)
+      seconds += b == more.examples ? more.seconds : 0;
     return seconds;
   }
   void add(const Seconds &o, double times = 1) {
     Linear::add(o, times);
     for (const Saving &saving : o.near)
       near.push_back({saving.most, times * saving.perExample});
+    for (const Exactly &more : o.uneven)
+      uneven.push_back({more.examples, times * more.seconds});
   }
 };
 
