@@ -155,6 +155,11 @@ bool Formation::join(Value value, int candidate, bool late) {
       return false;
   llvm::SmallVector<Value> stores = group.stores;
   stores.push_back(value);
+  // So will others, and none of them may come to stand behind it.
+  if (auto argument = home.find(value); argument != home.end())
+    if (auto readers = readersOfOld.find(argument->second); readers != readersOfOld.end() &&
+        llvm::any_of(readers->second, [&](Value reader) { return !inMemory(reader) && !llvm::is_contained(stores, reader); }))
+      return false;
   KernelGroup joined = group;
   Value blocker;
   if (!tryGroup(joined, group.anchor, stores, blocker, candidate))
@@ -341,6 +346,28 @@ void Formation::findBehindGate() {
           behindGate.insert(result);
 }
 
+void Formation::findReadersOfOld() {
+  for (auto [value, own] : home) {
+    // Back through what is computed for it, to arguments; whether something was computed on the way, and not copied.
+    SmallVector<std::pair<Value, bool>> pending{{value, false}};
+    llvm::DenseSet<Value> seen[2];
+    while (!pending.empty()) {
+      auto [reached, isComputed] = pending.pop_back_val();
+      if (!seen[isComputed].insert(reached).second || (reached != value && home.count(reached)))
+        continue;
+      if (auto argument = dyn_cast<BlockArgument>(reached)) {
+        if (isComputed && argument != own && updated.contains(argument) && !llvm::is_contained(readersOfOld[argument], value))
+          readersOfOld[argument].push_back(value);
+        continue;
+      }
+      Operation *op = reached.getDefiningOp();
+      if (isLoopOp(op) && partOf(op) == sweeps.last())
+        for (Value operand : op->getOperands())
+          pending.push_back({operand, isComputed || !(isView(op) || isa<nn::NewStateOp>(op))});
+    }
+  }
+}
+
 LogicalResult Formation::form() {
   // Results update the arguments of the same path or slot.
   llvm::StringMap<BlockArgument> byName;
@@ -360,6 +387,7 @@ LogicalResult Formation::form() {
         home[run] = home.lookup(value);
 
   findBehindGate();
+  findReadersOfOld();
   chooseStored();
   groups.reserve(ops.size()); // moving them all as the list grows would copy them: of a deep step they are much
   for (Operation *op : ops) {

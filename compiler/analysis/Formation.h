@@ -93,6 +93,10 @@ private:
   // Does the group run before the gate, and what computes the value behind it? Then it comes first, wherever it stands in the list.
   bool isBeforeGate(int group, mlir::Value value) const { return isBehindGate(value) && !isBehindGate(groups[size_t(group)].stores.front()); }
   llvm::DenseMap<mlir::Value, mlir::Value> updated; // argument in whose place something is written -> what
+  // Argument in whose place something is written -> updates of others that compute with what was there before. (That of a parameter by `lion` does so
+  // with its momentum.)
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<mlir::Value>> readersOfOld;
+  void findReadersOfOld();
   llvm::DenseMap<mlir::Value, int> producer; // stored value -> group
   int horizon = INT_MAX; // groups from here on are not there yet, for the group that is being formed
   int depth = 0;

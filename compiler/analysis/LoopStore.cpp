@@ -147,7 +147,8 @@ bool LoopTracer::storeReduction(Operation *op, Value value, int buffer, bool acc
     }
     chain.view = viewOf(buffer, value, flat);
     chain.hasInit = accumulate;
-    if (!setBlocks(accumulate ? nn::grainOver(op, operand) : 0, nn::rowsTogether(op)))
+    // A grain cuts sums alone: a largest number is the same however it is found, and a product goes on from one example to the next.
+    if (!setBlocks(accumulate && chain.reduce == LoopReduce::Sum ? nn::grainOver(op, operand) : 0, nn::rowsTogether(op)))
       return fail(value) >= 0; // false
     node = add(chain);
     spec.stores.push_back({node, viewOf(buffer, value, flat)});

@@ -41,6 +41,7 @@ StageHomes::StageHomes(const Step &step, const llvm::StringMap<int> *known) : st
     placeEarlyLoops();
     placeBefore(); // what reads the sums of the early loops, or only makes something for them
     keepTogether();
+    keepVersions(); // of parameters that only this work reads
     placeBackward();
   } else {
     owners = *known;
@@ -298,6 +299,9 @@ void StageHomes::placeBehind() {
         auto argument = dyn_cast<BlockArgument>(value);
         consider(argument ? ownerOf(argument) : home[size_t(writerOf(value))]);
       }
+      for (Value operand : op->getOperands()) // of single numbers alone
+        if (auto argument = dyn_cast<BlockArgument>(step.inMemory(operand)); argument && segment < 0)
+          consider(ownerOf(argument));
       home[part] = std::max(0, segment);
     }
     for (OpResult result : op->getResults())

@@ -44,6 +44,9 @@ int readWorkers(const CommandLine &line, const Program &program, CompileOptions 
   if (line.shards && program.train.shards == 1)
     return usage("--shards is for programs that ask for shards, because their number changes last digits; write `shards " + std::to_string(*line.shards) +
                  "` into `train`");
+  constexpr int64_t kMost = 1 << 16;
+  if (int64_t workers = int64_t(std::max(1, options.stages)) * options.replicas; workers > kMost || workers * options.shards > kMost)
+    return usage("stages times replicas times shards are " + std::to_string(workers * options.shards) + " workers; at most " + std::to_string(kMost) + " share a step");
   setStages(line, program, options.stages, options);
   if (options.stages == 1 && (!line.schedule.empty() || line.chunks > 0))
     return usage("--schedule and --chunks are for several stages, and there is one; --stages P says how many there are");

@@ -107,7 +107,7 @@ class Source:
 
     def __init__(self, kind, init=0.5, distribution="normal"):
         self.kind, self.init, self.distribution = kind, init, distribution
-        self.updated, self.keep = None, 0.9
+        self.updated, self.keep, self.update = None, 0.9, "mean[%s] %s"
 
 
 class Instance:

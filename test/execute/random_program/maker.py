@@ -278,6 +278,7 @@ class Maker(Arithmetic, Moves):
             axis.isdigit() for axis in n.type.axes))
         source = Source("state", r.choice([0.5, 1.0]))
         source.updated, source.keep = x, r.choice([0.9, 0.5])
+        source.update = r.choice(["mean[%s] %s"] * 4 + ["max[%s] %s", "min[%s] %s", "prod[%s] (1 + 0.5 * tanh(%s))"])
         node = Node(source, [], Type("f32", [axis for axis in x.type.axes if axis != BATCH]))
         node.name = self.unique("s")
         node.example = np.full(node.type.shape(self.dims), source.init)

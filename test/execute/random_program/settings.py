@@ -50,6 +50,8 @@ def settings(rng, program):
     if rng.random() < 0.25:
         grain = rng.choice([g for g in range(1, program.batch + 1) if program.batch % g == 0 and g % program.unit == 0])
         lines["grain"] = "grain %d" % grain
+    if rng.random() < 0.1:
+        lines["delay"] = "delay 1"
     lines["steps"] = "steps 3"
     metrics = []
     if rng.random() < 0.3:

@@ -114,7 +114,8 @@ def body_text(body, signature, indent="  "):
         lines.append(indent + statement)
     for node in body.states():
         keep = node.op.keep
-        lines.append("%supdate %s = %g * %s + %g * (mean[%s] %s)" % (indent, node.name, keep, node.name, 1 - keep, BATCH, node.op.updated.name))
+        batch = node.op.update % (BATCH, node.op.updated.name)
+        lines.append("%supdate %s = %g * %s + %g * (%s)" % (indent, node.name, keep, node.name, 1 - keep, batch))
     lines.append(indent + "return " + ", ".join(result.name for result in body.results))
     return "\n".join(lines + ["}"])
 
