@@ -69,7 +69,7 @@ static void addEquation(Text &text, const BadNode &node) {
                                {LoopOp::Cast, "f32"}};
   bool single = node.elem == kernels::Elem::F32;
   if (node.gathered) {
-    text.add("%s of finite numbers", reductions[int(node.reduce)]);
+    text.add("%s of %s numbers", reductions[int(node.reduce)], node.ofInfinite ? "such" : "finite");
   } else {
     const char *word = "";
     for (const Word &known : words)
@@ -135,8 +135,8 @@ static void nameCause(const Cause &cause) {
          (long long)cause.index, cause.output, badWord(cause.number), (long long)cause.firstExample);
     return;
   }
-  text.add("%s:%lld: %s made the first number that is not finite: ", operation.file[0] ? operation.file : run.meta.source,
-           (long long)operation.line, operation.name);
+  text.add("%s:%lld: %s made %s: ", operation.file[0] ? operation.file : run.meta.source, (long long)operation.line, operation.name,
+           cause.node.ofInfinite ? "a nan of infinite numbers that no operation made, but a constant, a parameter or data" : "the first number that is not finite");
   if (cause.node.node >= 0)
     addEquation(text, cause.node);
   else

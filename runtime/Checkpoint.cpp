@@ -88,6 +88,7 @@ void prepareCheckpoints() {
       tensor.shape = &normal.shape;
       tensor.numbers = isMean ? Tensor::Finite : Tensor::Positive;
       tensor.data = reinterpret_cast<char *>(isMean ? normal.mean : normal.deviation);
+      tensor.ofData = true;
       tensor.optional = run.options.command == Options::Train; // else they are those of the training data
     }
   parameters = {everything.items, everything.count};

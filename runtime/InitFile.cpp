@@ -39,18 +39,24 @@ void list(const char *path, TensorFile &file, const TensorList &tensors, const T
     found += tensors.items[i].found;
   say("%s: %lld of %lld tensors loaded", path, (long long)found, (long long)tensors.count);
   NameList loaded("loaded"), missing("missing"), unexpected("unexpected");
+  bool keeps = false, finds = false; // of what is missing
   for (int64_t i = 0; i < tensors.count; ++i)
     if (tensors.items[i].found)
       loaded.add(tensors.items[i].name);
   loaded.flush();
   for (int64_t i = 0; i < tensors.count; ++i)
-    if (!tensors.items[i].found)
-      missing.add(tensors.items[i].name);
+    if (const Tensor &tensor = tensors.items[i]; !tensor.found) {
+      missing.add(tensor.name);
+      const bool isFound = tensor.ofData && run.options.command == Options::Train;
+      finds |= isFound, keeps |= !isFound;
+    }
   missing.flush();
   file.unexpected(tensors, taking, addName, &unexpected);
   unexpected.flush();
-  if (found < tensors.count)
-    say("what is missing keeps its initial values");
+  if (keeps)
+    say("what is missing keeps its initial values%s", finds ? ", but for what was found in the training data (data.*)" : "");
+  else if (finds)
+    say("what is missing was found in the training data");
 }
 
 const NameMap *mapNamed(const char *name) {

@@ -270,7 +270,7 @@ bool KernelBody::addCauses(int64_t byte) {
   return here != 0;
 }
 
-bool KernelBody::born(int number, bool gathered) {
+bool KernelBody::born(int number, bool gathered, bool ofInfinite) {
   if (first.node >= 0 && placeOf(first.node) <= placeOf(number))
     return true;
   const Node &node = nodes[number];
@@ -281,6 +281,7 @@ bool KernelBody::born(int number, bool gathered) {
   first.elem = node.elem;
   first.result = this->number(number);
   first.gathered = gathered;
+  first.ofInfinite = ofInfinite;
   first.argCount = gathered ? 0 : node.argCount < 3 ? node.argCount : 3;
   for (int i = 0; i < first.argCount; ++i)
     first.args[i] = realOf(value(int(node.args[i])), nodes[node.args[i]].elem);
@@ -328,7 +329,7 @@ bool KernelBody::walk(int number) {
 bool KernelBody::walkOperands(int number) {
   const Node &node = nodes[number];
   if (isDraw(node.op))
-    return born(number, false);
+    return born(number, false, false);
   double result = this->number(number);
   bool nan = result != result, anyNan = false, anyBad = false, found = false;
   int from = 0, to = node.argCount;
@@ -348,7 +349,7 @@ bool KernelBody::walkOperands(int number) {
   }
   if (found || (anyBad && (anyNan || !nan)))
     return found;
-  return born(number, false);
+  return born(number, false, anyBad);
 }
 
 // The same for a reduction: the first NaN, or the first infinity of each sign.
@@ -387,7 +388,7 @@ bool KernelBody::walkMany(int number, bool overCols) {
   bool anyBad = places[0] >= 0 || places[1] >= 0 || places[2] >= 0;
   if (found || (anyBad && (places[0] >= 0 || result == result)))
     return found;
-  return born(number, true);
+  return born(number, true, anyBad);
 }
 
 // ---- Elements -----------------------------------------------------------------------------------------------------------
@@ -422,7 +423,7 @@ bool KernelBody::explainAdded(int64_t index) {
         if (!__builtin_isfinite(realOf(sum, elem))) {
           if (first.node >= 0)
             return true;
-          born(added.node, true);
+          born(added.node, true, false);
           first.node = int(nodes.size); // the op behind the last node
           first.op = LoopOp::ReduceChain;
           first.reduce = LoopReduce::Sum;

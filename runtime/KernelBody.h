@@ -27,6 +27,7 @@ struct BadNode {
   double result = 0, args[3];
   int argCount = 0;
   bool gathered = false;   // a sum of many numbers
+  bool ofInfinite = false; // some of its numbers are infinite, and no operation made them so: the program's text, a parameter or data
   int64_t at[kMaxDims];    // index of the element in the kernel's domain; -1: not in this dim, or there is but one
   int dims = 0, positionDim = -1;
   int64_t example = 0;     // inside the micro-batch or the block of rows
@@ -92,7 +93,7 @@ private:
   bool walkOperands(int node);
   bool walkMany(int node, bool overCols);
   bool addCauses(int64_t byte);
-  bool born(int node, bool gathered);
+  bool born(int node, bool gathered, bool ofInfinite);
   bool explainHere(int node);
   bool explainAdded(int64_t index);
 

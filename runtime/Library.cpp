@@ -50,7 +50,7 @@ void readDescription() {
   readMeta(run.meta, cinch_meta);
   run.options.quiet = true;
   applySettings();
-  prepareNormals(run.meta);
+  prepareNormals(run.meta, false);
   needCpu(run.meta);
   __atomic_store_n(&described, true, __ATOMIC_RELEASE);
 }
@@ -212,6 +212,15 @@ void needFiniteValues() {
     fail(kNumeric, "`%s` is not finite any more; nothing was saved", run.meta.parameters[bad].path);
 }
 
+// A library is given fields that are normalized already: only its caller, or a file, knows with what.
+void needNormals() {
+  for (const Normal &normal : normals())
+    for (int64_t i = 0; i < normal.shape.dims[0]; ++i)
+      if (!__builtin_isfinite(normal.mean[i]) || !__builtin_isfinite(normal.deviation[i]) || !(normal.deviation[i] > 0))
+        fail(kUsage, "nobody has said what field `%s` was normalized with: write all of `%s` and of `%s` where cinch_model_parameter shows them, or load "
+                     "a file that has both; nothing was saved", normal.field, normal.meanName, normal.deviationName);
+}
+
 const char *typeOf(Elem elem) { return nameOf(elem == Elem::F32 && run.meta.f64 ? Elem::F64 : elem); }
 
 } // namespace
@@ -283,6 +292,7 @@ int cinch_model_save(const char *path) {
     if (!shown) // else they are here, maybe changed
       parametersFromDevice();
     needFiniteValues();
+    needNormals();
     if (!writeTensorFile(path, parameterTensors(), TensorFileInfo()))
       fail(kResources, "cannot write %s: %s", path, strerror(errno));
   });

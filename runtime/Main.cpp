@@ -17,7 +17,7 @@ int main(int argc, char **argv) {
   readOptions(run.options, run.meta, argc, argv);
   run.number = run.options.rank;
   applySettings();
-  prepareNormals(run.meta);
+  prepareNormals(run.meta, true);
   run.horizon = run.meta.steps;
   if (run.options.command != Options::Info)
     needCpu(run.meta);

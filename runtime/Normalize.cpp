@@ -11,7 +11,7 @@ static_assert(kNormalBytes == sizeof(*Normal::mean) + sizeof(*Normal::deviation)
 
 List<Normal> &normals() { return list; }
 
-void prepareNormals(const Meta &meta) {
+void prepareNormals(const Meta &meta, bool said) {
   const DatasetSpec &trained = meta.datasets[meta.trainDataset];
   for (const FieldSpec &field : trained.fields) {
     if (!field.normalize)
@@ -27,8 +27,10 @@ void prepareNormals(const Meta &meta) {
     normal.shape.dims[0] = field.shape.count();
     normal.mean = allocateArray<double>(normal.shape.dims[0]);
     normal.deviation = allocateArray<double>(normal.shape.dims[0]);
-    for (int64_t i = 0; i < normal.shape.dims[0]; ++i)
-      normal.deviation[i] = 1;
+    for (int64_t i = 0; i < normal.shape.dims[0]; ++i) {
+      normal.mean[i] = said ? 0 : __builtin_nan("");
+      normal.deviation[i] = said ? 1 : __builtin_nan("");
+    }
   }
 }
 

@@ -13,8 +13,8 @@ struct Normal {
   bool found = false; // from data that this process reads
 };
 
-// Makes the list of `meta`, deviations 1.
-void prepareNormals(const Meta &meta);
+// Makes the list of `meta`: means 0 and deviations 1, or, if nobody has said them, NaN.
+void prepareNormals(const Meta &meta, bool said);
 List<Normal> &normals();
 // Of the field of this name; null: it is not normalized.
 const Normal *normalOf(const char *field);

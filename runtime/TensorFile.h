@@ -22,6 +22,7 @@ struct Tensor {
   bool averaged = false; // a file gets the average of it and its copies
   const char *likeIfMissing = nullptr; // a file need not have it: then it is what the file has under this name
   bool optional = false;               // a file need not have it: then it stays what it is
+  bool ofData = false;                 // a mean or a deviation: training finds it in its data, and it has no other initial value
   enum Numbers : uint8_t { Any, Finite, Positive } numbers = Any; // what a file may have; positive ones are finite, too
   int64_t bytes() const { return shape->count() * bytesOf(elem); }
   // Filled in by TensorFile::open: what it is called in the file, and where its values lie in it.

@@ -97,14 +97,21 @@ bool TensorFile::nameTensors(TensorList &wanted, const Taking &taking, Problem &
     tensor.nameInFile = tensor.name;
     tensor.next = 0;
     char name[512];
+    const bool needed = tensor.ofData && !tensor.optional;
+    const char *find = "; training finds it in its data: train with this file and `--steps 0`, and take what that run leaves";
     if (taking.names && nameInFile(*taking.names, tensor.name, name, tensor.transposed)) {
-      if ((tensor.initial = strcmp(name, "_") == 0))
+      tensor.initial = strcmp(name, "_") == 0;
+      if (tensor.initial && needed) {
+        problem.set("`names %s` says that `%s` is not in it, and it has no initial value%s", taking.names->name, tensor.name, find);
+        return false;
+      }
+      if (tensor.initial)
         continue;
       tensor.nameInFile = strcmp(name, tensor.name) == 0 ? tensor.name : copyText(name, strlen(name));
     } else if (taking.names && (taking.partial || tensor.optional || tensor.likeIfMissing)) {
       continue; // missing
     } else if (taking.names) {
-      problem.set("`names %s` does not say what `%s` is called in it", taking.names->name, tensor.name);
+      problem.set("`names %s` does not say what `%s` is called in it%s", taking.names->name, tensor.name, needed ? find : "");
       return false;
     }
     if (tensor.transposed && tensor.shape->rank < 2) {

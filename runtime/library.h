@@ -40,7 +40,8 @@ const char *cinch_model_error(void);
  * after that, other calls return 2 until cinch_model_init is called again. */
 int cinch_model_set(const char *key_and_value);
 /* Parameters from a safetensors file, and to one that is what the executable calls final.safetensors. 4: a parameter that is trained was finite
- * when it came, and is not any more; nothing was written. */
+ * when it came, and is not any more; nothing was written. 2: of a field that is normalized, nobody has said the mean and the deviation; they lie
+ * beside the parameters, in such files, too, or where cinch_model_parameter shows them. */
 int cinch_model_load(const char *path);
 int cinch_model_save(const char *path);
 

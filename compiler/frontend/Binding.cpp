@@ -416,6 +416,11 @@ bool Elaborator::checkBounds(const Declared &declared, Tensor &tensor, const Arg
                            caller);
     labelOperand(d, arg.span, arg.value);
     d.label(declared.type().span, "declared as " + textOf(declared.type().span));
+    const bool low = tensor.range.known && tensor.range.low < range.low, high = tensor.range.known && tensor.range.high > range.high;
+    if (low || high) {
+      const std::string at = low ? "max(" : "min(", last = std::to_string(range.high) + ")";
+      d.help("bound it: " + (low && high ? "min(max(" : at) + textOf(arg.span) + ", " + (low ? std::to_string(range.low) + (high ? "), " + last : ")") : last));
+    }
     return false;
   }
   tensor.range = range;

@@ -182,6 +182,7 @@ private:
   Tensor broadcastTo(const Tensor &tensor, const std::vector<Number> &axes, const std::vector<int64_t> &places,
                      Span span, Frame &frame);
   Tensor transposed(const Tensor &tensor, const std::vector<int64_t> &order, Span span, Frame &frame);
+  bool hasF64() const;
   std::optional<Tensor> fill(const Value &value, DType dtype, const std::vector<Number> &axes, Span span, Frame &frame);
   Value constantBinary(ast::BinaryOp op, const Value &left, const Value &right, const ast::Expr &expr, Frame &frame);
   // The `except` value of the data may be among the elements, or what was computed from it; and only the latter.

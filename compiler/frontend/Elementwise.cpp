@@ -208,6 +208,20 @@ bool Elaborator::align(std::vector<Tensor> &tensors, const std::vector<Span> &sp
   return true;
 }
 
+// Whether numbers are f64: it is said in `train`, or on the command line, and known before anything is elaborated.
+bool Elaborator::hasF64() const {
+  bool found = false;
+  for (size_t i = 0; train && i < train->clauses.size(); ++i) {
+    const Setting &setting = train->clauses[i].setting;
+    if (train->clauses[i].kind == StatementKind::Setting && setting.key.text == "precision" && !setting.words.empty())
+      found = setting.words[0].text == "f64";
+  }
+  for (const auto &[name, text] : options.settings)
+    if (name == "precision" || name == "train.precision")
+      found = text == "f64";
+  return found;
+}
+
 // A constant where a tensor is expected. A whole number fits f32 and i32, another f32 only.
 std::optional<Tensor> Elaborator::fill(const Value &value, DType dtype, const std::vector<Number> &axes, Span span,
                                        Frame &frame) {
@@ -217,6 +231,12 @@ std::optional<Tensor> Elaborator::fill(const Value &value, DType dtype, const st
     number = value.flag;
   } else if (value.isNumber() && dtype == DType::F32) {
     number = value.number.real;
+    const double there = hasF64() ? number : static_cast<double>(static_cast<float>(number));
+    if (!std::isinf(number) && (std::isinf(there) || (there == 0 && number != 0))) {
+      report(Code::E0206, span, valueOf(value.number) + (there == 0 ? " is too near to 0 for f32, and is not 0" : " is too large for f32"), frame)
+          .help(std::string("the numbers of f32 ") + (there == 0 ? "begin at 1.4e-45" : "end at 3.4e38") + "; `precision f64` has others, too");
+      return std::nullopt;
+    }
   } else if (value.isNumber() && dtype == DType::I32) {
     std::optional<int64_t> whole = value.number.integer();
     if (!whole || *whole < INT32_MIN || *whole > INT32_MAX) {

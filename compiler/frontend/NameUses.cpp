@@ -204,7 +204,7 @@ void NameWalk::expr(const Expr *e) {
 void NameWalk::reduction(const Expr *e) {
   bool sizes = true;
   for (const Place &place : e->places)
-    sizes &= place.dots || (known(place.name.text) && !isIndex(place.name.text));
+    sizes &= place.dots || (maySize(place.name.text) && !isIndex(place.name.text));
   std::vector<std::string> bound;
   for (const Place &place : e->places) {
     if (place.dots)

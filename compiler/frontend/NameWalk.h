@@ -58,6 +58,12 @@ struct NameWalk {
   void mention(const std::string &name, Span span);
   void unknown(const std::string &name, Span span, const char *what);
   bool known(const std::string &name) const { return body.count(name) || fileScope.count(name) || later.count(name); }
+  // Whether it may be the size of an axis: of a file, layers and data are none.
+  bool maySize(const std::string &name) const {
+    auto outer = fileScope.find(name);
+    const bool other = outer != fileScope.end() && outer->second.kind != Known::Dim && outer->second.kind != Known::Const;
+    return known(name) && (body.count(name) || later.count(name) || !other);
+  }
   void args(const std::vector<ast::Arg> &list);
   void initial(const ast::Expr *e); // a distribution
   void slots(const std::vector<ast::Slot> &list);

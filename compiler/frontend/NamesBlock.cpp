@@ -50,14 +50,19 @@ void Elaborator::checkNameMaps() {
   std::vector<std::string> paths;
   for (const cinch::Parameter &parameter : program.parameters)
     paths.push_back(parameter.path);
+  const size_t ofModel = paths.size();
+  for (const cinch::Field &field : program.datasets[program.train.dataset].fields) // files have what it was normalized with, too
+    for (const char *part : {".mean", ".std"})
+      if (field.normalize)
+        paths.push_back("data." + program.datasets[program.train.dataset].name + "." + field.name + part);
   for (const NameMap &map : program.nameMaps) {
     std::set<const NameMap::Mapping *> used;
-    for (const cinch::Parameter &parameter : program.parameters) {
-      const NameMap::Mapping *mapping = mappingOf(map, parameter.path);
-      if (mapping && used.insert(mapping).second && mapping->transposed && parameter.type.shape.size() < 2)
-        report(Code::E0607, mapping->span,
-               "this transposes `" + parameter.path + "`, which has fewer than two axes", fileFrame)
-            .help("leave the `'` out, or write a line for `" + parameter.path + "` above");
+    for (size_t i = 0; i < paths.size(); ++i) {
+      const NameMap::Mapping *mapping = mappingOf(map, paths[i]);
+      const size_t axes = i < ofModel ? program.parameters[i].type.shape.size() : 1;
+      if (mapping && used.insert(mapping).second && mapping->transposed && axes < 2)
+        report(Code::E0607, mapping->span, "this transposes `" + paths[i] + "`, which has fewer than two axes", fileFrame)
+            .help("leave the `'` out, or write a line for `" + paths[i] + "` above");
     }
     for (const NameMap::Mapping &mapping : map.mappings) {
       bool any = mapping.ours == "_" || used.count(&mapping);
@@ -71,6 +76,7 @@ void Elaborator::checkNameMaps() {
   if (program.train.initNames < 0)
     return;
   const NameMap &map = program.nameMaps[program.train.initNames];
+  paths.resize(ofModel);
   for (const std::string &path : paths)
     if (!mappingOf(map, path)) {
       report(Code::E0607, map.span, "`" + map.name + "` does not say what `" + path + "` is called in the file", fileFrame)

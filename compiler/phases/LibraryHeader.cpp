@@ -66,6 +66,15 @@ std::string libraryHeader(const Program &program, const std::string &source, int
   out << " * parameters:\n";
   for (const Parameter &parameter : program.parameters)
     out << " *   " << declared(train, "\"" + parameter.path + "\"", parameter.type) << (parameter.state ? ", a state" : "") << "\n";
+  for (const Field &field : data.fields) // as runtime/Normalize.cpp calls them
+    for (const char *part : {"mean", "std"}) {
+      int64_t columns = 1;
+      for (size_t axis = 1; axis < field.type.shape.size(); ++axis)
+        columns *= field.type.shape[axis];
+      if (field.normalize)
+        out << llvm::formatv(" *   double \"data.{0}.{1}.{2}\"[{3}], of field {1}: from a file, or written by whoever trains\n", data.name, field.name, part,
+                             columns);
+    }
   out << " */\n" << llvm::StringRef(libraryFunctions());
   return text;
 }

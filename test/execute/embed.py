@@ -3,6 +3,7 @@
 as a code with a message and leaves the model as it was. The same for a GPU, executed on the CPU (standin.py)."""
 import ctypes
 import os
+import re
 import shutil
 import signal
 import sys
@@ -283,6 +284,49 @@ def from_a_file(folder):
         os.chdir(here)
 
 
+def normalized():
+    """What a field was normalized with is known to a file or to the caller: a library that nobody has told saves nothing."""
+    folder = programs.FOLDER / "normalized"
+    folder.mkdir()
+    (folder / "p.cinch").write_text("""dim B = 4 batch, I = 3
+data train = npz("t.npz") -> (x: f32[B, I] normalize, y: f32[B])
+model net(x: f32[B, I]) -> f32[B] { use l = linear[1]; return l(x)[.., 0] }
+train net on train seed 1 {
+  loss = mean[B] squared_error(net(x), y)
+  optimizer sgd(lr = 0.1)
+  steps 5
+}
+""")
+    x = (np.random.default_rng(2).normal(size=(8, 3)) * [1, 20, 300] + [5, 0, -40]).astype(np.float32)
+    y = (x @ np.array([1, 0.1, 0.01], np.float32)).astype(np.float32)
+    np.savez(folder / "t.npz", x=x, y=y)
+    programs.call([programs.CINCH, "p.cinch", "--emit=lib", "-o", folder / "p"], cwd=folder)
+    programs.call([programs.CINCH, "p.cinch", "-o", folder / "exe"], cwd=folder)
+    header = (folder / "p.h").read_text()
+    for name in ("mean", "std"):
+        verdicts.expect('double "data.train.x.%s"[3], of field x: from a file, or written by whoever trains' % name in header, header[:900])
+    import train
+
+    model = train.Model(str(folder / "libp.so"))
+    mean, std = x.astype(np.float64).mean(axis=0), x.astype(np.float64).std(axis=0)
+    given = ((x - mean) / std).astype(np.float32)
+    model.step(x=given[:4], y=y[:4])
+    out = str(folder / "from-library.safetensors")
+    refused(model, 2, "nobody has said what field `x` was normalized with", lambda: model.save(out))
+    model.parameter("data.train.x.mean")[:] = mean
+    refused(model, 2, "nobody has said what field `x` was normalized with", lambda: model.save(out))
+    verdicts.expect(not os.path.exists(out), "a file without mean and deviation was left")
+    model.parameter("data.train.x.std")[:] = std
+    model.save(out)
+    said = programs.call([folder / "exe", "eval", "--init", out, "--data", folder, "--out", folder / "out"]).stdout
+    loss = re.search(r"loss +([0-9.e+-]+)", said)
+    verdicts.expect(loss and np.isclose(float(loss.group(1)), model.evaluate(x=given, y=y)["loss"], rtol=1e-4), "the executable says: " + said)
+    model.call("init", ctypes.c_int64(0))
+    model.load(out)
+    model.save(str(folder / "again.safetensors"))
+    verdicts.expect((folder / "again.safetensors").read_bytes() == open(out, "rb").read(), "what was loaded is saved")
+
+
 def main():
     folder = programs.FOLDER / "embed"
     run = build(folder)
@@ -291,6 +335,7 @@ def main():
     from_two_threads(folder)
     from_a_file(folder)
     other_programs()
+    normalized()
     for_a_gpu(folder, run)
 
 

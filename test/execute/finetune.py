@@ -241,8 +241,40 @@ def parts(data):
     refused(3, ["cannot open it: No such file"], *init("nowhere"), "--partial")
 
 
+NORMALIZED = """dim B = 4 batch, I = 3
+data sales = npz("t.npz") -> (x: f32[B, I] normalize, y: f32[B])
+names parameters { "l.weight" = "l.weight"; "l.bias" = "l.bias" }
+names moved { "data.sales.*" = "data.train.*"; "*" = "*" }
+names nothing { "data.*" = "_"; "*" = "*" }
+model net(x: f32[B, I]) -> f32[B] { use l = linear[1]; return l(x)[.., 0] }
+train net on sales seed 1 {
+  loss = mean[B] squared_error(net(x), y)
+  optimizer sgd(lr = 0.1)
+  steps 5
+}
+"""
+
+
+def normalized(data):
+    """What data was normalized with has a name in a map, too. Training finds it in its data; an evaluation has it from the file alone."""
+    np.savez(data / "t.npz", x=9 * np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32), y=np.ones(8, np.float32))
+    theirs = "\n".join(line for line in NORMALIZED.replace("sales", "train").split("\n") if not line.startswith("names"))
+    other, exe = (programs.compiled(programs.source(name, text), name + "-exe") for name, text in (("theirs", theirs), ("ours", NORMALIZED)))
+    left, out = programs.FOLDER / "normalized-theirs", programs.FOLDER / "normalized-out"
+    programs.call([other, "--data", data, "--out", left, "--quiet"])
+    evaluate = lambda exe, *flags, allowed=(0,): programs.call(
+        [exe, "eval", "--data", data, "--out", out, "--init", left / "final.safetensors", *flags], allowed=allowed).stdout
+    losses = [re.search(r"loss +(\S+)", evaluate(*each)).group(1) for each in ((other,), (exe, "--names", "moved"))]
+    verdicts.expect(losses[0] == losses[1], "under another name of the data: %s" % losses)
+    for name, words in (("parameters", "does not say what `data.sales.x.mean` is called in it"), ("nothing", "`data.sales.x.mean` is not in it")):
+        said = evaluate(exe, "--names", name, allowed=(3,))
+        verdicts.expect(words in said and "train with this file and `--steps 0`" in said, "%s: %s" % (name, said))
+    said = programs.call([exe, "--data", data, "--out", out, "--init", left / "final.safetensors", "--names", "nothing", "--partial"]).stdout
+    verdicts.expect("what is missing was found in the training data" in said and "initial values" not in said, said)
+
+
 def main():
-    for test in (gpt2, parts):
+    for test in (gpt2, parts, normalized):
         data = programs.FOLDER / ("data-" + test.__name__)
         data.mkdir()
         test(data)

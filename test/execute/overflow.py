@@ -267,6 +267,7 @@ def main():
     check_groups(rng)
     check_bf16(rng)
     check_updates(rng)
+    check_infinite_parameters(rng)
     verdicts.finish()
 
 
@@ -356,6 +357,38 @@ def check_groups(rng):
             verdicts.expect(re.search(":%d: " % LINE + said_of_it, said), "%s: got %r\n%s" % (what, said, text))
             first = first or said
             verdicts.expect(said == first, "%s: another plan says\n%s\nand this one\n%s" % (what, first, said))
+
+
+def check_infinite_parameters(rng):
+    """Infinities that a file holds meet somewhere and become a NaN: then no operation is said to have made it of finite numbers."""
+    data = programs.FOLDER / "met-data"
+    data.mkdir()
+    np.savez(data / "t.npz", x=np.abs(rng.standard_normal((8, 6))).astype(np.float32))
+    program = programs.source("met", """dim B = 8 batch, D = 6, H = 5
+data train = npz("t.npz") -> (x: f32[B, D])
+model net(x: f32[B, D]) -> f32[B, D] {
+  use a = linear[H], b = linear[H], c = linear[D]
+  return c(b(relu(a(x))))
+}
+train net on train seed 3 {
+  loss      = mean[B] sum[D] net(x) ^ 2
+  optimizer sgd(lr = 0.01)
+  steps     2
+}
+""")
+    exe, begin = programs.compiled(program, "met"), programs.FOLDER / "met-begin"
+    programs.call([exe, "--data", data, "--out", begin, "--quiet", "--steps", "0"])
+    tensors = tensorfile.read(begin / "final.safetensors")
+    tensors["a.weight"] = tensors["a.weight"].copy()
+    tensors["a.weight"][1, 1] = np.inf
+    tensorfile.write(programs.FOLDER / "met.safetensors", tensors)
+    for plan in ([], ["--microbatch", "1", "--remat", "all"]):
+        exe = programs.compiled(program, "met", *plan)
+        text = programs.call([exe, "--data", data, "--out", programs.FOLDER / "met-out", "--quiet", "--init", programs.FOLDER / "met.safetensors"],
+                             allowed=(4,)).stdout
+        verdicts.expect("made a nan of infinite numbers that no operation made, but a constant, a parameter or data: " in text and
+                        "of finite numbers" not in text, "infinite parameters: " + text)
+        verdicts.expect("`a.weight` was not finite before the first step" in text, "infinite parameters: " + text)
 
 
 UPDATES = """dim B = 8 batch, D = 6, W = 50
