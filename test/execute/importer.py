@@ -24,7 +24,7 @@ STORED = ROOT / "test/importer"
 sys.path[:0] = [str(ROOT / "tools"), str(STORED)]
 import by_hand  # noqa: E402  (found through the line above)
 
-STORE = ("mlp", "gpt2_by_hand", "bert", "lstm", "unet", "conv_text", "padded_causal")
+STORE = ("mlp", "gpt2_by_hand", "bert", "lstm", "unet", "conv_text", "padded_causal", "translates")
 verdicts = programs.Verdicts()
 
 

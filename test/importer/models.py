@@ -416,6 +416,23 @@ class Padded(nn.Module):
         return self.out(h + self.attn(h, h, h, key_padding_mask=real == 0, need_weights=False)[0])
 
 
+class Translates(nn.Module):
+    """Encoder, decoder and attention from the one to the other."""
+
+    def __init__(self, **more):
+        super().__init__()
+        self.source, self.target = nn.Embedding(19, 12), nn.Embedding(17, 12)
+        self.both = nn.Transformer(12, 3, 2, 2, 20, 0.1, batch_first=True, **more)
+        self.both.encoder.enable_nested_tensor = False
+        self.again, self.out = nn.MultiheadAttention(12, 2, batch_first=True), nn.Linear(12, 17)
+        self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(6))
+
+    def forward(self, x, y, real):
+        padded, seen = real == 0, self.source(x)
+        h = self.both(seen, self.target(y), tgt_mask=self.mask, tgt_is_causal=True, src_key_padding_mask=padded, memory_key_padding_mask=padded)
+        return self.out(h + self.again(h, seen, seen, need_weights=False)[0])
+
+
 class Recurrent(nn.Module):
     def __init__(self, kind, **more):
         super().__init__()
@@ -456,6 +473,8 @@ def models():
     real = (torch.arange(9)[None] < torch.tensor([[9], [5], [1], [7]])).long()
     yield "padded", Padded(), (*words(19, 9), real)
     yield "padded_causal", Padded(True, norm_first=True, activation="gelu"), (*words(19, 9), real)
+    yield "translates", Translates(), (*words(19, 9), *words(17, 6), real)
+    yield "translates_norm_first", Translates(norm_first=True, activation="gelu"), (*words(19, 9), *words(17, 6), real)
 
 
 def export(module, inputs):

@@ -42,8 +42,11 @@ def with_options(name, **options):
 def linear(e, n, x, weight=None, bias=None):
     axis_of(x, -1)
     raw = n.args + [None] * (3 - len(n.args))
-    out = e.stored_shape(raw[1])[0]
-    local = part(e, n, with_options("linear[%d]" % out, with_bias="false" if raw[2] is None else None), [("weight", raw[1]), ("bias", raw[2])])
+    weight, bias = (None, None) if stored_name(raw[1]) in e.graph.stored else (e.get(raw[1]), e.get(raw[2]))  # computed: a part of a parameter, as of attention's
+    if weight is not None and (weight.merged != 1 or weight.rank != 2 or any(is_batch(size) for size in weight.shape)):
+        raise Refused("a weight that is computed of examples")
+    out = weight.shape[0] if weight is not None else e.stored_shape(raw[1])[0]
+    local = weight is None and part(e, n, with_options("linear[%d]" % out, with_bias="false" if raw[2] is None else None), [("weight", raw[1]), ("bias", raw[2])])
     if local:
         return called(local, x, x.shape[:-1] + [out])
     weight, bias = e.get(raw[1]), e.get(raw[2])
