@@ -74,6 +74,7 @@ struct Fiber {
 struct Warp {
   std::vector<Product> products;
   uint32_t groups = 0;
+  uint32_t met = 0; // lanes that wait at an operation of the warp
 };
 struct Block {
   const Kernel *kernel = nullptr;
@@ -83,7 +84,7 @@ struct Block {
   size_t capacity = 0;
   uint32_t number = 0, current = 0;
   void *scheduler = nullptr;
-  uint64_t barriers = 0;
+  uint32_t barriers = 0; // of all blocks so far
   std::vector<Warp> warps;
   std::map<char *, Phases> phases;
   std::vector<BoxCopy> boxes; // on their way
@@ -95,13 +96,14 @@ inline bool hasEnded(const Fiber &f) { return (block.phases.at(f.awaited).number
 
 // What accesses to shared memory show.
 struct Shadow {
-  uint64_t written = 0, read = 0; // between which barriers
-  uint32_t writer = 0, reader = 0;
-  bool severalReaders = false, inFlight = false; // a copy into it is on its way
-  bool hidden = false;                           // what was written is not shown to wgmma
-  uint16_t products = 0;                         // under way that read it
+  uint32_t written = 0, read = 0; // between which barriers
+  uint16_t writer = 0, reader = 0; // threads
+  uint16_t products = 0;           // under way that read it
+  bool severalReaders : 1, inFlight : 1; // a copy into it is on its way
+  bool hidden : 1;                       // what was written is not shown to wgmma
 };
-Shadow &shadowOf(const char *at);
+static_assert(sizeof(Shadow) == 16);
+Shadow &shadowOf(const char *at); // those of the next bytes follow
 
 // The thread waits in that state until somebody makes it ready.
 void pause(State);

@@ -96,7 +96,8 @@ void standin::runBlock(const Kernel &kernel, void *const arguments[4], uint32_t 
   block.phases.clear();
   block.boxes.clear();
   block.shared = nullptr;
-  ++block.barriers;
+  if (++block.barriers > UINT32_MAX / 2)
+    fault("more barriers than can be counted");
   std::vector<uint32_t> order(threads);
   for (uint32_t i = 0; i < threads; ++i) {
     order[i] = i;
@@ -157,19 +158,26 @@ uint32_t meet(const char *operation, uint32_t mask, uint32_t value, uint32_t arg
     fault(std::string(operation) + ": a thread is not in its own mask, in " + block.kernel->name);
   self.operation = operation, self.mask = mask, self.value = value, self.argument = argument, self.clamp = clamp;
   self.state = State::AtWarp;
-  bool all = true;
-  for (uint32_t i = 0; i < 32; ++i)
-    if (mask >> i & 1) {
-      if (first + i >= block.fibers.size())
-        fault(std::string(operation) + ": the mask names threads that there are not, in " + block.kernel->name);
-      all = all && warp[i].state == State::AtWarp && warp[i].mask == mask;
-      if (warp[i].state == State::AtWarp && warp[i].mask == mask && warp[i].operation != operation)
-        stuck("lanes of one mask meet at different operations");
-    }
+  if (size_t behind = block.fibers.size() - first; behind < 32 && mask >> behind)
+    fault(std::string(operation) + ": the mask names threads that there are not, in " + block.kernel->name);
+  uint32_t &met = block.warps[first / 32].met;
+  met |= 1u << lane;
+  // Of those that wait with this mask it is enough to ask one: it was compared with the others.
+  for (uint32_t others = met & mask & ~(1u << lane); others; others &= others - 1) {
+    const Fiber &other = warp[__builtin_ctz(others)];
+    if (other.mask == mask && other.operation != operation)
+      stuck("lanes of one mask meet at different operations");
+    if (other.mask == mask)
+      break;
+  }
+  bool all = (met & mask) == mask;
+  for (uint32_t i = 0; all && i < 32; ++i)
+    all = !(mask >> i & 1) || warp[i].mask == mask;
   if (!all) {
     pause(State::AtWarp);
     return self.result;
   }
+  met &= ~mask;
   for (uint32_t i = 0; i < 32; ++i)
     if (mask >> i & 1)
       warp[i].result = resolve(warp, i);
@@ -400,10 +408,10 @@ void standin_shared(char *at, int64_t bytes, int64_t writes) {
     block.fibers[block.current].words.push_back(at);
   if (writes && block.shared)
     block.fibers[block.current].hidden.push_back({at, bytes});
+  Shadow *shadows = &shadowOf(at);
+  const uint32_t now = block.barriers, self = block.current;
   for (int64_t i = 0; i < bytes; i += 2) {
-    Shadow &shadow = shadowOf(at + i);
-    uint64_t now = block.barriers;
-    uint32_t self = block.current;
+    Shadow &shadow = shadows[i];
     if (shadow.inFlight)
       fault("an access to shared memory while a copy into it is on its way, in " + block.kernel->name + ", thread " + std::to_string(self));
     bool race = (shadow.written == now && shadow.writer != self) ||
@@ -413,11 +421,11 @@ void standin_shared(char *at, int64_t bytes, int64_t writes) {
     if (writes && shadow.products)
       fault("a write to shared memory that products under way read, in " + block.kernel->name + ", thread " + std::to_string(self));
     if (writes) {
-      shadow.written = now, shadow.writer = self;
-      shadow.hidden = block.shared;
+      shadow.written = now, shadow.writer = uint16_t(self);
+      shadow.hidden = block.shared != nullptr;
     } else {
       shadow.severalReaders = shadow.read == now && (shadow.severalReaders || shadow.reader != self);
-      shadow.read = now, shadow.reader = self;
+      shadow.read = now, shadow.reader = uint16_t(self);
     }
   }
 }
@@ -467,8 +475,8 @@ void standin_wait_for_copies(int32_t left) {
     memcpy(copy.to, copy.from, copy.bytes);
     for (int64_t i = 0; i < copy.width; i += 2) {
       Shadow &shadow = shadowOf(copy.to + i);
-      shadow.inFlight = false, shadow.written = block.barriers, shadow.writer = block.current;
-      shadow.hidden = block.shared;
+      shadow.inFlight = false, shadow.written = block.barriers, shadow.writer = uint16_t(block.current);
+      shadow.hidden = block.shared != nullptr;
     }
     if (block.shared)
       self.hidden.push_back({copy.to, copy.width});
