@@ -155,8 +155,12 @@ bool Formation::join(Value value, int candidate, bool late) {
       return false;
   llvm::SmallVector<Value> stores = group.stores;
   stores.push_back(value);
-  // So will others, and none of them may come to stand behind it.
-  if (auto argument = home.find(value); argument != home.end())
+  // So will others, and none of them may come to stand behind it, unless the value itself reads what this group overwrites.
+  auto readsOld = [&](Value store) {
+    auto argument = home.find(store);
+    return argument != home.end() && llvm::is_contained(readersOfOld.lookup(argument->second), value);
+  };
+  if (auto argument = home.find(value); argument != home.end() && llvm::none_of(group.stores, readsOld))
     if (auto readers = readersOfOld.find(argument->second); readers != readersOfOld.end() &&
         llvm::any_of(readers->second, [&](Value reader) { return !inMemory(reader) && !llvm::is_contained(stores, reader); }))
       return false;
@@ -353,7 +357,8 @@ void Formation::findReadersOfOld() {
     llvm::DenseSet<Value> seen[2];
     while (!pending.empty()) {
       auto [reached, isComputed] = pending.pop_back_val();
-      if (!seen[isComputed].insert(reached).second || (reached != value && home.count(reached)))
+      const bool isThere = home.count(reached) || (stored.contains(reached) && !isBehindGate(reached));
+      if (!seen[isComputed].insert(reached).second || (reached != value && isThere))
         continue;
       if (auto argument = dyn_cast<BlockArgument>(reached)) {
         if (isComputed && argument != own && updated.contains(argument) && !llvm::is_contained(readersOfOld[argument], value))
@@ -387,8 +392,8 @@ LogicalResult Formation::form() {
         home[run] = home.lookup(value);
 
   findBehindGate();
-  findReadersOfOld();
   chooseStored();
+  findReadersOfOld();
   groups.reserve(ops.size()); // moving them all as the list grows would copy them: of a deep step they are much
   for (Operation *op : ops) {
     bool good = true;

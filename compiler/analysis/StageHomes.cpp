@@ -290,18 +290,24 @@ void StageHomes::placeBehind() {
         for (Value operand : op->getOperands())
           if (auto argument = dyn_cast<BlockArgument>(step.inMemory(operand)))
             consider(ownerOf(argument));
+      const bool isRun = segment >= 0 && pieceOf(op) >= 0;
       for (Value operand : op->getOperands()) {
         Value value = step.inMemory(operand);
-        if (segment >= 0 && llvm::any_of(op->getResults(), [&](OpResult r) { return bool(step.homeOf(r)); }))
-          break; // a parameter's update stands with the parameter
+        if (isRun || (segment >= 0 && llvm::any_of(op->getResults(), [&](OpResult r) { return bool(step.homeOf(r)); })))
+          break; // a parameter's update stands with the parameter, and so does that of some of its rows
         if (isSingle(value) || isData(value))
           continue;
         auto argument = dyn_cast<BlockArgument>(value);
         consider(argument ? ownerOf(argument) : home[size_t(writerOf(value))]);
       }
-      for (Value operand : op->getOperands()) // of single numbers alone
-        if (auto argument = dyn_cast<BlockArgument>(step.inMemory(operand)); argument && segment < 0)
-          consider(ownerOf(argument));
+      // Of single numbers alone. What is there before the loop is not sent behind it, when the next step may have begun (schedule 2bw).
+      for (Value operand : op->getOperands()) {
+        Value value = step.inMemory(operand);
+        auto argument = dyn_cast<BlockArgument>(value);
+        const bool isBefore = argument || step.parts[size_t(writerOf(value))].part < 2 * int(step.loops.size()) - 1;
+        if (segment < 0 && isBefore && !isData(value))
+          consider(argument ? ownerOf(argument) : home[size_t(writerOf(value))]);
+      }
       home[part] = std::max(0, segment);
     }
     for (OpResult result : op->getResults())

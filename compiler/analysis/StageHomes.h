@@ -7,7 +7,7 @@
 //   before the loop      with the first segment that reads what it makes
 //   backward             as late as the gradients it reads allow, where its other operands are at hand and, for the gradient of a
 //                        parameter, where that parameter is read
-//   behind the loop      with the parameter; what has no operands but single numbers that are computed, with the first segment
+//   behind the loop      with the parameter; of single numbers alone, with those that are there before the loop, else with the first segment
 //   from data alone      wherever it is read: every worker computes it anew
 //
 // So gradients go from later segments to earlier ones, other values from earlier to later, whatever the cut.

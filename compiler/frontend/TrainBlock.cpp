@@ -101,11 +101,12 @@ static bool isOne(const Program &program, const Op &op) {
   return exponent->kind == OpKind::Constant && exponent->number(Key::Number) == 0;
 }
 
-// Whether a gradient of the loss reaches a parameter; `frozen`: those that are frozen count.
+// Whether a gradient of the loss reaches a parameter, which a state is not; `frozen`: those that are frozen count.
 static bool reachesParameter(const Program &program, bool frozen) {
   std::vector<bool> active;
   for (const Op &op : program.step.ops) {
-    bool reached = op.kind == OpKind::Parameter && (frozen || !program.parameters[op.integer(Key::Index)].frozen);
+    const cinch::Parameter *parameter = op.kind == OpKind::Parameter ? &program.parameters[op.integer(Key::Index)] : nullptr;
+    bool reached = parameter && !parameter->state && (frozen || !parameter->frozen);
     for (int operand : op.operands)
       reached = reached || (operand >= 0 && active[operand]);
     active.push_back(reached && op.type.dtype == DType::F32 && !infoOf(op.kind).noGradient && !isOne(program, op));
