@@ -156,24 +156,45 @@ private:
 
   // By their cost, without those that another one makes useless: whatever is done from there can be done from the other, and costs no more.
   std::vector<States::iterator> undominated(States &states, size_t op) const {
-    std::vector<States::iterator> order, kept;
+    std::vector<States::iterator> order, left;
     for (auto it = states.begin(); it != states.end(); ++it)
       order.push_back(it);
     std::stable_sort(order.begin(), order.end(), [](auto a, auto b) { return a->second.cost < b->second.cost; });
-    std::vector<uint32_t> needs; // of the values that are alive: the same in all states
-    for (const Live &live : order.empty() ? Frontier() : order.front()->first)
-      needs.push_back(needsAfter(live.value, op));
-    auto serves = [&](States::iterator one, States::iterator other) {
-      ShardCost cost = one->second.cost;
-      for (size_t i = 0; i < needs.size(); ++i)
-        if (!addWorse(one->first[i], other->first[i], needs[i], cost) || other->second.cost < cost)
+    const size_t values = order.empty() ? 0 : order.front()->first.size(); // those that are alive: the same in all states
+    // States have each of them in few kinds, which are compared once.
+    std::vector<std::vector<Live>> kinds(values);
+    std::vector<size_t> kindOf; // of each state and value
+    for (States::iterator it : order)
+      for (size_t i = 0; i < values; ++i) {
+        const Live &live = it->first[i];
+        auto known = std::find_if(kinds[i].begin(), kinds[i].end(), [&](const Live &kind) { return kind.form == live.form && kind.met == live.met; });
+        kindOf.push_back(size_t(known - kinds[i].begin()));
+        if (known == kinds[i].end())
+          kinds[i].push_back(live);
+      }
+    std::vector<std::vector<std::optional<ShardCost>>> worse(values); // of two kinds: what addWorse adds; none: it says false
+    for (size_t i = 0; i < values; ++i)
+      for (const Live &one : kinds[i])
+        for (const Live &other : kinds[i]) {
+          ShardCost cost;
+          worse[i].push_back(addWorse(one, other, needsAfter(one.value, op), cost) ? std::optional<ShardCost>(cost) : std::nullopt);
+        }
+    auto serves = [&](size_t one, size_t other) {
+      ShardCost cost = order[one]->second.cost;
+      for (size_t i = 0; i < values; ++i) {
+        const std::optional<ShardCost> &more = worse[i][kindOf[one * values + i] * kinds[i].size() + kindOf[other * values + i]];
+        if (!more || order[other]->second.cost < (cost += *more))
           return false;
+      }
       return true;
     };
-    for (States::iterator it : order)
-      if (std::none_of(kept.begin(), kept.end(), [&](States::iterator other) { return serves(other, it); }))
-        kept.push_back(it);
-    return kept;
+    std::vector<size_t> kept;
+    for (size_t s = 0; s < order.size() && kept.size() <= limit; ++s) // behind more than these all cost more, and are left out
+      if (std::none_of(kept.begin(), kept.end(), [&](size_t other) { return serves(other, s); })) {
+        kept.push_back(s);
+        left.push_back(order[s]);
+      }
+    return left;
   }
 
   void choose(ShardSolution &solution) const {
