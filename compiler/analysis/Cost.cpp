@@ -127,8 +127,10 @@ struct Work {
 // What a kernel reaches whose threads share so many equal pieces of work (0: as many as you like). A thread does one after the other: in the last
 // round some threads have none. So a chain over the positions of one example is one thread's.
 static MachineRates reachedBy(int64_t items, MachineRates machine) {
-  const int64_t threads = machine.threads, rounds = items > 0 ? (items + threads - 1) / threads : 0;
-  const double busy = rounds > 0 ? double(items) / double(rounds) : double(threads), share = busy / double(threads);
+  const int64_t threads = machine.threads;
+  if (items <= 0 || items % threads == 0)
+    return machine;
+  const double busy = double(items) / double((items + threads - 1) / threads), share = busy / double(threads);
   for (double MachineRates::*rate : {&MachineRates::product, &MachineRates::attend, &MachineRates::attendGrad, &MachineRates::loop, &MachineRates::near,
                                      &MachineRates::tensor, &MachineRates::tensorAttend})
     machine.*rate *= share;

@@ -52,7 +52,7 @@ verdicts.expect(not list(stored.parent.glob("*.new-*")), "a temporary profile st
 
 # Made-up rates: predicted times follow the formula. Memory is as quick as the caches are taken to be, so that it does not matter what lies in them.
 made = {"kind": "cinch cost profile", "version": 1, "cpu": profile["cpu"], "processors": 2, "measured": [
-    {"threads": 1, **dict.fromkeys(KEYS[:4], 5e10), "bytes_per_second": 5e10, "launch_seconds": 1e-5},
+    {"threads": 1, **dict.fromkeys(KEYS[:4], 5e10), "bytes_per_second": 1.5e11, "launch_seconds": 1e-5},
     {"threads": 2, "product_flops": 1e11, "attend_flops": 1.5e11, "attend_grad_flops": 2e11, "loop_flops": 2.5e11, "bytes_per_second": 3e11,
      "launch_seconds": 1e-4}]}
 path = programs.FOLDER / "made.json"
@@ -60,20 +60,25 @@ path.write_text(json.dumps(made))
 RATES = {"product": "product_flops", "attention": "attend_flops", "attention_grad": "attend_grad_flops", "loop": "loop_flops"}
 for flags, rates in [(["--max-threads", "8"], made["measured"][1]), (["--max-threads", "1"], made["measured"][0])]:
     plan = planned("--profile", path, *flags)
-    wrong = 0
+    wrong = uneven = 0
     for kernel in plan["kernels"]:
         if kernel["work"] == "nothing":
             wrong += kernel["seconds"] != 0
             continue
-        # What sums in f64 (the norm of the gradients) does so at half the rate.
-        part = lambda i, n, half: max(kernel["flops"][i] * n * half / rates[RATES[kernel["work"]]],
-                                      kernel["traffic"][i] * n / rates["bytes_per_second"])
-        price = lambda half: part(0, 1, half) + part(1, plan["microbatch"], half) + rates["launch_seconds"]
-        if kernel["work"] == "loop" and kernel["section"] == "behind":
-            wrong += not close(kernel["seconds"], price(1)) and not close(kernel["seconds"], price(2))
-        else:
-            wrong += not close(kernel["seconds"], price(1))
+        # What sums in f64 (the norm of the gradients) does so at half the rate. Of N pieces of work that threads share, one more than they are, some threads
+        # have none in the last round: then so many of them are busy, by the mean.
+        def price(half, busy):
+            memory = min(rates["bytes_per_second"], busy * made["measured"][0]["bytes_per_second"]) if busy < rates["threads"] else rates["bytes_per_second"]
+            part = lambda i, n: max(kernel["flops"][i] * n * half / (rates[RATES[kernel["work"]]] * busy / rates["threads"]), kernel["traffic"][i] * n / memory)
+            return part(0, 1) + part(1, plan["microbatch"]) + rates["launch_seconds"]
+        halves = (1, 2) if kernel["work"] == "loop" and kernel["section"] == "behind" else (1,)
+        whole = any(close(kernel["seconds"], price(half, rates["threads"])) for half in halves)
+        few = rates["threads"] > 1 and kernel["work"] != "product" and any(
+            close(kernel["seconds"], price(half, pieces / ((pieces + 1) // 2))) for half in halves for pieces in range(1, 400, 2))
+        uneven += few and not whole
+        wrong += not whole and not few
     verdicts.expect(wrong == 0, f"{flags}: {wrong} kernels are not priced by the profile")
+    verdicts.expect((uneven > 0) == (rates["threads"] > 1) and uneven < len(plan["kernels"]) / 2, f"{flags}: {uneven} kernels have few pieces")
     verdicts.expect(profile["cpu"] in plan["costs"] and "measured" in plan["costs"], f"the plan does not name its costs: {plan['costs']}")
 
 # With slow memory, what finds room in the caches is cheaper than what does not, and nothing is dearer than the formula says.
@@ -89,6 +94,25 @@ for kernel in plan["kernels"]:
 verdicts.expect(cheaper > 0, "no kernel's traffic is the caches'")
 
 path.write_text(json.dumps(made))
+
+# A chain over the positions of an example is one thread's: two of them take as long as one.
+chains = programs.source("chains", """dim B = 4 batch, T = 4096, D = 16
+data train = npy("x.npy") -> (x: f32[B, T, D])
+model net(x: f32[B, T, D]) -> f32[B, D] {
+  param w: f32[D] ~ ones
+  return mean[T] tanh(x * w)
+}
+train net on train seed 1 {
+  loss = mean[B, D] net(x) ^ 2
+  optimizer sgd(lr = 0.1)
+  steps 1
+}
+""")
+took = []
+for examples in (1, 2, 4):
+    done = cinch("plan", chains, "--json", "--no-plan-cache", "--max-threads", "2", "--microbatch", examples, "--profile", "none")
+    took.append(json.loads(done.stdout)["kernels"][0]["seconds"])
+verdicts.expect(0.9 < took[0] / took[1] < 1.1 and 1.8 < took[2] / took[1] < 2.2, f"sums of one, two and four examples by two threads: {took}")
 
 # Which costs are used, and that it is said.
 default = planned()

@@ -29,6 +29,8 @@ static StepGraph randomStep(Random &random) {
     k.seconds = {double(1 + random.below(3)), double(1 + random.below(5))};
     if (random.below(2))
       k.seconds.near.push_back({double(1 + random.below(3)), 0.5 * k.seconds.perExample});
+    if (random.below(3) == 0)
+      k.seconds.uneven.push_back({double(1 + random.below(4)), double(random.below(4))});
     k.scratch = 64 * random.below(3);
     k.name = "k" + std::to_string(g.kernels.size());
     g.kernels.push_back(k);
