@@ -4,6 +4,7 @@
 #include "compiler/solve/Evaluate.h"
 #include "dialects/nn/NN.h"
 #include "dialects/nn/Pieces.h"
+#include "dialects/nn/Versions.h"
 
 using namespace mlir;
 
@@ -361,7 +362,9 @@ void Formation::findReadersOfOld() {
       if (!seen[isComputed].insert(reached).second || (reached != value && isThere))
         continue;
       if (auto argument = dyn_cast<BlockArgument>(reached)) {
-        if (isComputed && argument != own && updated.contains(argument) && !llvm::is_contained(readersOfOld[argument], value))
+        auto slot = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), nn::kSlotAttr);
+        const bool isState = slot && !nn::isVersion(slot.getValue());
+        if (isComputed && isState && argument != own && updated.contains(argument) && !llvm::is_contained(readersOfOld[argument], value))
           readersOfOld[argument].push_back(value);
         continue;
       }

@@ -93,8 +93,8 @@ private:
   // Does the group run before the gate, and what computes the value behind it? Then it comes first, wherever it stands in the list.
   bool isBeforeGate(int group, mlir::Value value) const { return isBehindGate(value) && !isBehindGate(groups[size_t(group)].stores.front()); }
   llvm::DenseMap<mlir::Value, mlir::Value> updated; // argument in whose place something is written -> what
-  // Argument in whose place something is written -> updates of others that compute with what was there before. (That of a parameter by `lion` does so
-  // with its momentum.)
+  // Of an optimizer's state: updates of others that compute with what was there before the step. (That of a parameter by `lion` does so with its
+  // momentum.)
   llvm::DenseMap<mlir::Value, llvm::SmallVector<mlir::Value>> readersOfOld;
   void findReadersOfOld();
   llvm::DenseMap<mlir::Value, int> producer; // stored value -> group

@@ -36,8 +36,6 @@ struct MachineRates {
   double attendGrad = 0; // its gradient
   double loop = 0;       // element-wise and row-wise work, in additions
   double bytes = 0;      // bytes a second from and to memory
-  double bytesOfCore = 0; // of that, what one core reaches by itself
-  int threads = 1;       // that reach all this together
   double near = 0;       // bytes a second from and to the caches that each core has for itself
   int64_t nearBytes = 0; // of these caches; 0: all traffic is priced as memory's
   double launch = 0;     // seconds to start a kernel
@@ -46,6 +44,8 @@ struct MachineRates {
   // Of a device: bytes a second from pinned memory of the host, and to it, both at the same time, and seconds to start a copy. 0: it has none.
   double hostIn = 0, hostOut = 0, hostLatency = 0;
   double tensorAttend = 0; // as `tensor`, of attention with its softmax
+  int threads = 1;         // that reach all this together
+  double bytesOfCore = 0;  // of `bytes`, what one core reaches by itself
   // Of a GPU. Its kernels are priced with these, `bytes` and `launch` (DeviceCost.h), and with none of the rates of arithmetic above.
   DeviceRates device;
 };

@@ -1,0 +1,5 @@
+// Memory.cpp: how jemalloc, which the compiler takes its memory from, goes about it. One arena serves the few threads that there are, and what is free
+// goes back to the system soon: so the compiler takes no more than with the C library's memory.
+extern "C" {
+const char *malloc_conf = "narenas:1,dirty_decay_ms:50,muzzy_decay_ms:0";
+}
