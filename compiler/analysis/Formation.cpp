@@ -156,7 +156,8 @@ bool Formation::join(Value value, int candidate, bool late) {
       return false;
   llvm::SmallVector<Value> stores = group.stores;
   stores.push_back(value);
-  // So will others, and none of them may come to stand behind it, unless the value itself reads what this group overwrites.
+  // Updates that have no kernel yet may compute with what the value overwrites, and could come to stand behind this group. Then the value stays
+  // out of it, unless it reads itself what the group overwrites.
   auto readsOld = [&](Value store) {
     auto argument = home.find(store);
     return argument != home.end() && llvm::is_contained(readersOfOld.lookup(argument->second), value);

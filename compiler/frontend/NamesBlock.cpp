@@ -52,9 +52,9 @@ void Elaborator::checkNameMaps() {
     paths.push_back(parameter.path);
   const size_t ofModel = paths.size();
   for (const cinch::Field &field : program.datasets[program.train.dataset].fields) // files have what it was normalized with, too
-    for (const char *part : {".mean", ".std"})
+    for (const char *part : {"mean", "std"})
       if (field.normalize)
-        paths.push_back("data." + program.datasets[program.train.dataset].name + "." + field.name + part);
+        paths.push_back(program.datasets[program.train.dataset].nameOfNormal(field, part));
   for (const NameMap &map : program.nameMaps) {
     std::set<const NameMap::Mapping *> used;
     for (size_t i = 0; i < paths.size(); ++i) {

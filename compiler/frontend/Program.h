@@ -93,6 +93,8 @@ struct Field {
 };
 
 struct Dataset {
+  // What the mean ("mean") or the deviation ("std") of a normalized field is called in files, as in runtime/Normalize.cpp.
+  std::string nameOfNormal(const Field &field, const std::string &part) const { return "data." + name + "." + field.name + "." + part; }
   std::string name;
   enum Source { Idx, Npy, Npz, Csv, Safetensors, Text, Tokens, Records } source = Idx;
   std::vector<std::string> files;

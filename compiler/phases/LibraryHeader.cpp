@@ -44,7 +44,7 @@ std::string libraryHeader(const Program &program, const std::string &source, int
     if (field.scale != 1)
       out << llvm::formatv(", what the data has times {0}", field.scale);
     if (field.normalize)
-      out << ", minus data." << data.name << "." << field.name << ".mean, divided by data." << data.name << "." << field.name << ".std";
+      out << ", minus " << data.nameOfNormal(field, "mean") << ", divided by " << data.nameOfNormal(field, "std");
     if (field.hasBelow)
       out << ", below " << field.below;
     if (field.hasExcept)
@@ -66,14 +66,14 @@ std::string libraryHeader(const Program &program, const std::string &source, int
   out << " * parameters:\n";
   for (const Parameter &parameter : program.parameters)
     out << " *   " << declared(train, "\"" + parameter.path + "\"", parameter.type) << (parameter.state ? ", a state" : "") << "\n";
-  for (const Field &field : data.fields) // as runtime/Normalize.cpp calls them
+  for (const Field &field : data.fields)
     for (const char *part : {"mean", "std"}) {
       int64_t columns = 1;
       for (size_t axis = 1; axis < field.type.shape.size(); ++axis)
         columns *= field.type.shape[axis];
       if (field.normalize)
-        out << llvm::formatv(" *   double \"data.{0}.{1}.{2}\"[{3}], of field {1}: from a file, or written by whoever trains\n", data.name, field.name, part,
-                             columns);
+        out << llvm::formatv(" *   double \"{0}\"[{1}], of field {2}: from a file, or written by whoever trains\n", data.nameOfNormal(field, part), columns,
+                             field.name);
     }
   out << " */\n" << llvm::StringRef(libraryFunctions());
   return text;

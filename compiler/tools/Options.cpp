@@ -279,8 +279,6 @@ static void checkArguments(const Flags &flags, ArrayRef<const char *> arguments)
   checkWords(flags, command, words);
 }
 
-constexpr int kMostWorkers = 1 << 16; // more are no plan, but a slip
-
 static int64_t positive(const std::string &text, const char *flag) {
   int64_t number = 0;
   if (StringRef(text).getAsInteger(10, number) || number < 1)

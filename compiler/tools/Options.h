@@ -12,6 +12,8 @@
 
 namespace cinch {
 
+constexpr int kMostWorkers = 1 << 16; // that share a step; more are no plan, but a slip
+
 enum class Command { Compile, Plan, Check, Format, Explain, Solve, Calibrate, Serve };
 
 struct CommandLine {

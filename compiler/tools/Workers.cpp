@@ -33,20 +33,19 @@ void setStages(const CommandLine &line, const Program &program, int stages, Comp
 }
 
 int readWorkers(const CommandLine &line, const Program &program, CompileOptions &options) {
-  options.stages = line.stages ? *line.stages : int(std::min<int64_t>(1 << 16, program.plan.stages));
+  options.stages = line.stages ? *line.stages : int(std::min<int64_t>(kMostWorkers, program.plan.stages));
   if (options.stages == 0 && !options.budget) {
     if (line.stages)
       return usage("--stages auto takes as few workers as fit the budget, and there is none: --memory-budget says it");
     options.stages = 1;
   }
-  options.replicas = line.replicas ? *line.replicas : int(std::min<int64_t>(1 << 16, program.train.combined));
+  options.replicas = line.replicas ? *line.replicas : int(std::min<int64_t>(kMostWorkers, program.train.combined));
   options.shards = line.shards ? *line.shards : int(program.train.shards);
   if (line.shards && program.train.shards == 1)
     return usage("--shards is for programs that ask for shards, because their number changes last digits; write `shards " + std::to_string(*line.shards) +
                  "` into `train`");
-  constexpr int64_t kMost = 1 << 16;
-  if (int64_t workers = int64_t(std::max(1, options.stages)) * options.replicas; workers > kMost || workers * options.shards > kMost)
-    return usage("stages times replicas times shards are " + std::to_string(workers * options.shards) + " workers; at most " + std::to_string(kMost) + " share a step");
+  if (int64_t workers = int64_t(std::max(1, options.stages)) * options.replicas; workers > kMostWorkers || workers * options.shards > kMostWorkers)
+    return usage("stages times replicas times shards are " + std::to_string(workers * options.shards) + " workers; at most " + std::to_string(kMostWorkers) + " share a step");
   setStages(line, program, options.stages, options);
   if (options.stages == 1 && (!line.schedule.empty() || line.chunks > 0))
     return usage("--schedule and --chunks are for several stages, and there is one; --stages P says how many there are");

@@ -65,8 +65,8 @@ for flags, rates in [(["--max-threads", "8"], made["measured"][1]), (["--max-thr
         if kernel["work"] == "nothing":
             wrong += kernel["seconds"] != 0
             continue
-        # What sums in f64 (the norm of the gradients) does so at half the rate. Of N pieces of work that threads share, one more than they are, some threads
-        # have none in the last round: then so many of them are busy, by the mean.
+        # What sums in f64 (the norm of the gradients) does so at half the rate. `busy`: two threads that share an odd number of pieces have one piece in the
+        # last round, so that fewer than two of them are busy on average.
         def price(half, busy):
             memory = min(rates["bytes_per_second"], busy * made["measured"][0]["bytes_per_second"]) if busy < rates["threads"] else rates["bytes_per_second"]
             part = lambda i, n: max(kernel["flops"][i] * n * half / (rates[RATES[kernel["work"]]] * busy / rates["threads"]), kernel["traffic"][i] * n / memory)

@@ -175,7 +175,7 @@ def check_bits(number, case, folder):
         if budget == smallest and "still" in text and not name.startswith(("muon", "rows, momentum")):
             verdicts.expect(SAID in said, at + ": the updates are not handed out")
         inRows |= ROWS in said
-        # With the previous table beside the table, the first worker needs as much with rows as without them: another cut has them a little above that.
+        # Which cut needs least is guessed. With a delay the smallest budget that is found is met without rows; a little above it there are some.
         if budget == smallest and name.startswith("rows") and name not in ("rows, momentum", "rows, delay"):
             verdicts.expect(ROWS in said, at + ": no rows are handed out")
         if budget == smallest and name == "rows":
