@@ -10,6 +10,7 @@
 #include "compiler/analysis/StageProblem.h"
 #include "compiler/solve/Evaluate.h"
 #include "compiler/solve/Search.h"
+#include "compiler/transforms/PlanProblem.h"
 #include "dialects/nn/NN.h"
 #include "dialects/plan/Plan.h"
 
@@ -72,6 +73,9 @@ public:
   bool choose();
   // Or all of them are forgotten.
   void discard();
+  // What a cut needs is guessed before it is planned. So cuts near the one that needs least are planned, as long as one of them needs less or fits.
+  // Behind `search` for those that need least.
+  bool searchNearLeast();
   // Nothing fits.
   void refuseAll();
   // The updates take so much of the best step that sharing them may be worth the messages.
@@ -122,9 +126,25 @@ private:
   // .. with the updates handed out among the replicas, or with all of them on the last one. Where state may lie on the host, the cut that is best if all
   // of it does is tried, too; and where room is short, the one that needs least.
   bool tryCuts(const solve::ScheduleTable &table, int64_t microbatch, bool handsOut, bool least, bool &fits);
-  // The best cut, by bytes with the state or without it, or (`leastCut`) the one that needs least, unless it is this one already: the stage of every segment.
-  bool tryCut(const solve::ScheduleTable &table, int64_t microbatch, bool handsOut, bool stateLeaves, bool leastCut, bool least, std::vector<int> &stageOf,
-              bool &fits);
+  // The table of a step, or the part of it that comes again and again where steps overlap.
+  bool tableOf(int64_t microbatch, solve::ScheduleTable &table);
+  // Which cut is tried: the best one by the kernels' bytes, with or without the state, or the one that needs least by them.
+  struct AskedCut {
+    bool handsOut = false;
+    bool stateLeaves = false, leastNeeded = false;
+    std::vector<std::pair<int, int>> begins; // SplitProblem::forced, in segments
+  };
+  struct NeediestCut { // the cut of the smallest plan
+    int64_t microbatch = 0;
+    bool handsOut = false;
+    int worker = 0; // of the schedule's table: the one that needs most
+    std::vector<int> stageOf;
+  };
+  // How many cuts near it are planned: a refusal should not take much longer for that.
+  static constexpr int kCutsNearLeast = 8;
+  std::vector<std::vector<int>> cutsNear(const NeediestCut &, const solve::ScheduleTable &) const;
+  // `stageOf`: of the cut that was tried before, which is not tried once more; and of this one then.
+  bool tryCut(const solve::ScheduleTable &table, int64_t microbatch, const AskedCut &asked, bool least, std::vector<int> &stageOf, bool &fits);
   // Replicas can share the updates: there is state that one of them needs.
   bool mayHandOut() const { return options.replicas > 1 && ownSteps() == OwnSteps::None && bytesOnce() > 0; }
   // The updates take so much of a step that sharing them may be worth the messages.
@@ -164,6 +184,18 @@ private:
   static Need without(Need, const DecideOutcome &);
   // Bytes of a worker's arena above which a plan changes nothing: it neither fits nor needs less than the smallest one.
   int64_t mostOfInterest(bool least) const;
+  // Of a worker: bytes for messages, and what the other entries need.
+  Need messagesOf(const Candidate &candidate, int w) const;
+  // Does a worker have the plan of the one of the next replica? Replicas are alike, but for the first one and the last two, if each has updates of its own,
+  // and where messages leave other room.
+  bool isAsTheNext(const Candidate &candidate, int w) const;
+  // The planner's problem of a worker; none if it has the plan of another.
+  struct Posed {
+    DecideOptions options;
+    std::optional<PlanProblem> problem;
+  };
+  // The problems of all workers; false: some worker provably needs more than `most` bytes, so that nothing needs to be planned.
+  bool pose(Candidate &candidate, int64_t most, std::vector<Posed> &problems);
   // `fits`: within the budget.
   bool plan(Candidate &candidate, bool least, bool &fits);
   // When the table ends with the seconds of these plans.
@@ -208,6 +240,7 @@ private:
   std::map<std::tuple<std::vector<int>, bool, bool, bool>, size_t> divisionOf;
   std::optional<Candidate> best;
   DecideOutcome neediest;          // of the smallest plan, if none fits
+  std::optional<NeediestCut> neediestCut;
   std::vector<Need> needs;         // of each worker, as far as the entries are chosen
   std::vector<size_t> lastOfEntry; // channels: behind which the next entry's begin
 };

@@ -95,43 +95,67 @@ int64_t StagePlanner::mostOfInterest(bool least) const {
   return least && !options.onlyFits ? std::max(most, c.workers.smallest - 1) : most;
 }
 
-bool StagePlanner::plan(Candidate &candidate, bool least, bool &fits) {
-  Division &division = divisions[candidate.division];
-  Divided &divided = division.train;
-  fits = true;
-  int64_t smallest = 0, most = mostOfInterest(least);
-  candidate.messages.resize(size_t(workers()));
-  candidate.outcomes.resize(size_t(workers()));
-  candidate.decisions.resize(size_t(workers()));
-  // From the last one on: of replicas it has most, as a rule, so that what does not fit is known soon.
+Need StagePlanner::messagesOf(const Candidate &candidate, int w) const {
+  const Division &division = divisions[candidate.division];
+  Need need = division.othersNeed[size_t(w)];
+  need.include({0, messageBytes(division.train.channels, candidate.boxes, w, candidate.microbatch)});
+  return need;
+}
+
+bool StagePlanner::isAsTheNext(const Candidate &candidate, int w) const {
+  int next = w + workersOfReplica();
+  return !divisions[candidate.division].layout.handsOut && w >= workersOfReplica() && next < workers() - 2 * workersOfReplica() &&
+         (!room || candidate.messages[size_t(w)] == candidate.messages[size_t(next)]);
+}
+
+// From the last worker on: of replicas it has most, as a rule, so that what does not fit is known soon.
+bool StagePlanner::pose(Candidate &candidate, int64_t most, std::vector<Posed> &problems) {
+  problems.resize(size_t(workers()));
   for (int w = workers() - 1; w >= 0; --w) {
-    func::FuncOp function = divided.functions[size_t(w)];
+    func::FuncOp function = divisions[candidate.division].train.functions[size_t(w)];
     if (partsOf(function) > 1) // one part alone runs in the order of the micro-batches
       mainLoop(function).setActionsAttr(attributeOf(&c.context, candidate.actions[size_t(w)]));
-    Need need = division.othersNeed[size_t(w)];
-    need.include({0, messageBytes(divided.channels, candidate.boxes, w, candidate.microbatch)});
-    candidate.messages[size_t(w)] = need.messages;
-    DecideOptions wanted = base;
+    int64_t messages = candidate.messages[size_t(w)] = messagesOf(candidate, w).messages;
+    if (isAsTheNext(candidate, w))
+      continue;
+    DecideOptions &wanted = problems[size_t(w)].options = base;
     wanted.search.microbatch = candidate.microbatch;
     wanted.search.strategy = strategy;
     wanted.planCache = options.planCache;
     wanted.rowsAsked = options.rowBlocks > 0 ? problem.graph.positions : 0;
     wanted.reservedBytes = bytesToFillPage(function);
     if (room)
-      wanted.search.arenaBudget = std::max<int64_t>(0, *room - need.messages);
+      wanted.search.arenaBudget = std::max<int64_t>(0, *room - messages);
     wanted.hostBudget = options.hostBudget;
-    // Replicas are alike, but for the first one and the last two, if each has updates of its own, and where messages leave other room.
-    bool known = !division.layout.handsOut && w >= workersOfReplica() && w < workers() - 3 * workersOfReplica() &&
-                 (!room || need.messages == candidate.messages[size_t(w + workersOfReplica())]);
+    problems[size_t(w)].problem.emplace(function, wanted);
+    if (room && problems[size_t(w)].problem->bound() > most - messages)
+      return false;
+  }
+  return true;
+}
+
+bool StagePlanner::plan(Candidate &candidate, bool least, bool &fits) {
+  Division &division = divisions[candidate.division];
+  Divided &divided = division.train;
+  fits = true;
+  int64_t smallest = 0, most = mostOfInterest(least);
+  std::vector<int64_t> needsOfAll(size_t(workers()), 0);
+  candidate.messages.resize(size_t(workers()));
+  candidate.outcomes.resize(size_t(workers()));
+  candidate.decisions.resize(size_t(workers()));
+  std::vector<Posed> problems;
+  if (!pose(candidate, most, problems)) {
+    fits = false, lacksRoom = true;
+    return true;
+  }
+  for (int w = workers() - 1; w >= 0; --w) {
+    func::FuncOp function = divided.functions[size_t(w)];
+    Need need = messagesOf(candidate, w);
+    std::optional<PlanProblem> &own = problems[size_t(w)].problem;
+    DecideOptions &wanted = problems[size_t(w)].options;
+    const bool known = !own;
     if (Attribute decision = known ? candidate.decisions[size_t(w + workersOfReplica())] : Attribute())
       function->setAttr(kDecisionAttr, decision);
-    std::optional<PlanProblem> own;
-    if (!known)
-      own.emplace(function, wanted);
-    if (room && own && own->bound() > most - need.messages) {
-      fits = false, lacksRoom = true;
-      return true;
-    }
     const double fastest = room && own ? own->leastSeconds() : 0;
     DecideOutcome outcome = known ? candidate.outcomes[size_t(w + workersOfReplica())] : own->decide();
     if (outcome.internal)
@@ -148,9 +172,11 @@ bool StagePlanner::plan(Candidate &candidate, bool least, bool &fits) {
     }
     need = without(need, outcome);
     need.include({outcome.result.smallestArena, 0});
-    smallest = std::max(smallest, inPages(need.total()));
+    needsOfAll[size_t(w)] = inPages(need.total());
+    smallest = std::max(smallest, needsOfAll[size_t(w)]);
     fits &= outcome.result.feasible && (!room || inPages(need.total()) <= *room);
     lacksRoom |= !fits || (room && own && outcome.result.plan.seconds > fastest * (1 + 1e-9));
+    own.reset();
     candidate.outcomes[size_t(w)] = std::move(outcome);
     candidate.decisions[size_t(w)] = function->getAttr(kDecisionAttr);
     if (room && smallest > most) {
@@ -160,9 +186,9 @@ bool StagePlanner::plan(Candidate &candidate, bool least, bool &fits) {
   }
   if (least && smallest < c.workers.smallest) {
     c.workers.smallest = smallest;
-    neediest = *llvm::max_element(candidate.outcomes, [](const DecideOutcome &a, const DecideOutcome &b) {
-      return a.result.smallestArena < b.result.smallestArena;
-    });
+    size_t most = size_t(llvm::max_element(needsOfAll) - needsOfAll.begin());
+    neediest = candidate.outcomes[most];
+    neediestCut = NeediestCut{candidate.microbatch, division.layout.handsOut, stageWorker(int(most)), division.layout.stageOf};
   }
   if (!fits)
     return true;

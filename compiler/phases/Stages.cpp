@@ -17,6 +17,7 @@
 #include "dialects/nn/TensorCores.h"
 
 #include <numeric>
+#include <set>
 
 using namespace mlir;
 
@@ -205,14 +206,21 @@ bool StagePlanner::updatesMatter(const Candidate &candidate) const {
   return behind * (options.replicas - 1) / options.replicas > 0.01 * candidate.makespan;
 }
 
-bool StagePlanner::tryMicrobatch(int64_t microbatch, bool least) {
+bool StagePlanner::tableOf(int64_t microbatch, solve::ScheduleTable &table) {
   solve::ScheduleRequest several = requestOf(examples() / microbatch);
   several.steps = overlaps() ? 3 : 1;
-  solve::ScheduleTable table = solve::generate(several);
+  table = solve::generate(several);
   if (std::string wrong = solve::verify(table); !wrong.empty())
     return internal("the schedule's table: " + wrong);
   if (overlaps())
     table = steadyStep(table);
+  return true;
+}
+
+bool StagePlanner::tryMicrobatch(int64_t microbatch, bool least) {
+  solve::ScheduleTable table;
+  if (!tableOf(microbatch, table))
+    return false;
   bool fits = false, fitsHanded = false;
   if (func::FuncOp(train)->hasAttr(nn::kRowsAttr)) // updates that are cut for nothing else
     return tryCuts(table, microbatch, true, least, fitsHanded);
@@ -225,25 +233,81 @@ bool StagePlanner::tryMicrobatch(int64_t microbatch, bool least) {
 
 bool StagePlanner::tryCuts(const solve::ScheduleTable &table, int64_t microbatch, bool handsOut, bool least, bool &fits) {
   std::vector<int> stageOf;
-  if (!tryCut(table, microbatch, handsOut, false, least, least, stageOf, fits))
+  AskedCut asked{handsOut, false, least, forced};
+  if (!tryCut(table, microbatch, asked, least, stageOf, fits))
     return false;
   bool fitsToo = false;
-  if (options.hostBudget && room && !c.refused && !tryCut(table, microbatch, handsOut, true, least, least, stageOf, fitsToo))
+  if (asked.stateLeaves = true; options.hostBudget && room && !c.refused && !tryCut(table, microbatch, asked, least, stageOf, fitsToo))
     return false;
   fits |= fitsToo;
   // What a cut needs is guessed from its kernels. Where room is short, the one that needs least may leave the plans more of it.
-  if (!least && room && lacksRoom && !options.onlyFits && !c.refused && !tryCut(table, microbatch, handsOut, false, true, false, stageOf, fitsToo))
+  asked.stateLeaves = false, asked.leastNeeded = true;
+  if (!least && room && lacksRoom && !options.onlyFits && !c.refused && !tryCut(table, microbatch, asked, false, stageOf, fitsToo))
     return false;
   fits |= fitsToo;
   return true;
 }
 
-bool StagePlanner::tryCut(const solve::ScheduleTable &table, int64_t microbatch, bool handsOut, bool stateLeaves, bool leastCut, bool least,
-                          std::vector<int> &stageOf, bool &fits) {
+bool StagePlanner::searchNearLeast() {
+  int left = kCutsNearLeast;
+  std::set<std::vector<int>> tried;
+  while (neediestCut && !best && !c.refused) {
+    const NeediestCut from = *neediestCut;
+    tried.insert(from.stageOf);
+    solve::ScheduleTable table;
+    if (!tableOf(from.microbatch, table))
+      return false;
+    const int64_t smallest = c.workers.smallest;
+    for (const std::vector<int> &stageOf : cutsNear(from, table)) {
+      if (left == 0 || best || c.refused || c.workers.smallest < smallest)
+        break;
+      if (!tried.insert(stageOf).second)
+        continue;
+      --left;
+      AskedCut asked{from.handsOut, false, true, forced};
+      for (int i = 1; i < segments(); ++i)
+        if (stageOf[size_t(i)] != stageOf[size_t(i) - 1])
+          asked.begins.push_back({i, stageOf[size_t(i)]});
+      bool fits = false;
+      std::vector<int> before;
+      if (!tryCut(table, from.microbatch, asked, true, before, fits))
+        return false;
+    }
+    if (c.workers.smallest == smallest)
+      return true;
+  }
+  return true;
+}
+
+// Each border of a stage of the worker that needs most, moved by 1, 2, 4, .. segments; the nearest come first.
+std::vector<std::vector<int>> StagePlanner::cutsNear(const NeediestCut &cut, const solve::ScheduleTable &table) const {
+  const std::vector<int> &stageOf = cut.stageOf;
+  std::vector<int> first; // of stages 1, 2, ..
+  for (int i = 1; i < segments(); ++i)
+    if (stageOf[size_t(i)] != stageOf[size_t(i) - 1])
+      first.push_back(i);
+  std::vector<std::vector<int>> near;
+  for (int distance = 1; distance < segments(); distance *= 2)
+    for (size_t border = 0; border < first.size(); ++border)
+      for (int by : {-distance, distance}) {
+        int begin = first[border] + by;
+        if (table.workerOf[border] != cut.worker && table.workerOf[border + 1] != cut.worker)
+          continue;
+        if (begin <= (border ? first[border - 1] : 0) || begin >= (border + 1 < first.size() ? first[border + 1] : segments()))
+          continue;
+        std::vector<int> moved = stageOf;
+        for (int i = std::min(begin, first[border]); i < std::max(begin, first[border]); ++i)
+          moved[size_t(i)] += by < 0 ? 1 : -1;
+        near.push_back(std::move(moved));
+      }
+  return near;
+}
+
+bool StagePlanner::tryCut(const solve::ScheduleTable &table, int64_t microbatch, const AskedCut &asked, bool least, std::vector<int> &stageOf, bool &fits) {
   analysis::StageProblem stageProblem = analysis::buildStageProblem(step, problem, homes, microbatch, stages(), options.shards,
-                                                                    handsOut ? options.replicas : 1, stateLeaves, forced);
+                                                                    asked.handsOut ? options.replicas : 1, asked.stateLeaves, asked.begins);
   stageProblem.split.request = table.request, stageProblem.split.request.steps = 1;
-  solve::SplitSolution split = splitInto(stageProblem, leastCut);
+  solve::SplitSolution split = splitInto(stageProblem, asked.leastNeeded);
   bool cut = int(split.split.cuts.size()) == stages() - 1 && !split.split.ways.empty();
   hasCut |= cut;
   // The bound is of a step alone, and of kernels one by one: plans were seen to end up to 8 % before it.
@@ -252,7 +316,7 @@ bool StagePlanner::tryCut(const solve::ScheduleTable &table, int64_t microbatch,
     return true;
   StageLayout layout{workersOfReplica(), options.replicas, stageProblem.stagesOf(split.split, segments()), table.workerOf,
                      solve::splitsBackward(options.schedule)};
-  layout.shards = options.shards, layout.handsOut = handsOut;
+  layout.shards = options.shards, layout.handsOut = asked.handsOut;
   if (layout.stageOf == stageOf) // has been tried
     return true;
   stageOf = layout.stageOf;
@@ -317,6 +381,13 @@ bool Compilation::decideStages(const DecideOptions &base, const solve::Strategy 
   std::vector<std::unique_ptr<StagePlanner>> planners(ways.size());
   workers.smallest = INT64_MAX;
   StagePlanner *best = nullptr, *neediest = nullptr;
+  // `way`: has a plan now that ends before `fastest` seconds.
+  auto takeIfBetter = [&](size_t way, double fastest) {
+    if (planners[way]->makespan() >= fastest)
+      return;
+    best = planners[way].get();
+    loopLevels = ways[way]->hasAttr(nn::kHeldAttr) || ways[way]->hasAttr(nn::kRowsAttr) ? 0 : levelsOf(ways, way);
+  };
   auto lackRoom = [&] { return llvm::any_of(planners, [](auto &planner) { return planner && planner->roomMatters(); }); };
   for (bool least : {false, true})
     for (size_t i = 0; i < ways.size() && !refused && !(least && best); ++i) {
@@ -336,11 +407,17 @@ bool Compilation::decideStages(const DecideOptions &base, const solve::Strategy 
       const double fastest = best ? best->makespan() : std::numeric_limits<double>::infinity();
       if (!planners[i]->search(least, fastest))
         return false;
-      if (planners[i]->makespan() < fastest)
-        best = planners[i].get(), loopLevels = holds || inRows ? 0 : levelsOf(ways, i);
+      takeIfBetter(i, fastest);
       if (workers.smallest < smallest)
         neediest = planners[i].get();
     }
+  if (!best && neediest && !refused && !options.onlyFits) {
+    if (!neediest->searchNearLeast())
+      return false;
+    for (size_t i = 0; i < ways.size(); ++i)
+      if (planners[i].get() == neediest)
+        takeIfBetter(i, std::numeric_limits<double>::infinity());
+  }
   if (refused)
     return true;
   for (auto &planner : planners)
