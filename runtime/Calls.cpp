@@ -76,7 +76,7 @@ double learningRate() {
 
 using namespace cinch::rt;
 
-void cinch_launch(cinch_ctx *context, int32_t launch, cinch_kernel kernel, const int64_t *offsets) {
+void cinch_launch(cinch_ctx *context, int32_t launch, cinch_kernel kernel, const int64_t *offsets, int32_t alone) {
   Worker &worker = workerOf(context);
   if (__builtin_expect(context->checking, 0))
     checkBefore(worker, launch, offsets);
@@ -85,7 +85,10 @@ void cinch_launch(cinch_ctx *context, int32_t launch, cinch_kernel kernel, const
   } else {
     LaunchCall call = {context, kernel, offsets};
     int64_t begin = __builtin_expect(timing, 0) ? nanoseconds() : 0;
-    worker.pool.run(runKernel, &call);
+    if (alone)
+      runKernel(&call, 0, 1);
+    else
+      worker.pool.run(runKernel, &call);
     if (__builtin_expect(timing, 0))
       addTime(launch, worker.number, run.mode == Run::Training, begin, nanoseconds() - begin);
   }

@@ -1,4 +1,4 @@
-// Pool.cpp: one generation counter wakes the threads, the last to finish tells the caller.
+// Pool.cpp: one generation counter wakes the threads, who claim their parts of it; who finishes the last one tells the caller.
 #include "runtime/Pool.h"
 #include "runtime/Memory.h"
 #include "runtime/Output.h"
@@ -59,22 +59,40 @@ void *Pool::begin(void *argument) {
   return nullptr;
 }
 
+// Every part of a generation is claimed once before its job ends. So a claim holds the generation before until then, and who comes too late, with a
+// generation that is over, finds a later one.
+bool Pool::claim(int64_t part, uint32_t now) {
+  uint32_t before = now - 1;
+  return __atomic_compare_exchange_n(&claims[part].generation, &before, now, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+}
+
+void Pool::perform(int64_t part, uint32_t now) {
+  job(closure, part, count);
+  if (__atomic_sub_fetch(&unfinished, 1, __ATOMIC_SEQ_CST) == 0) {
+    __atomic_store_n(&finished, now, __ATOMIC_SEQ_CST);
+    wakeSleepers(&finished, &callerSleeps);
+  }
+}
+
 void Pool::work(int64_t thread) {
   uint32_t seen = 0;
   Patience patience;
   for (;;) {
     await(&generation, seen, &sleepers, patience);
-    seen += 1;
-    job(closure, thread, count);
-    if (__atomic_sub_fetch(&unfinished, 1, __ATOMIC_SEQ_CST) == 0) {
-      __atomic_store_n(&finished, seen, __ATOMIC_SEQ_CST);
-      wakeSleepers(&finished, &callerSleeps);
-    }
+    seen = __atomic_load_n(&generation, __ATOMIC_ACQUIRE);
+    if (claim(thread, seen))
+      perform(thread, seen);
   }
 }
 
-void Pool::start(int64_t threads) {
+void Pool::start(int64_t threads, Parts parts) {
   count = threads;
+  takesOver = parts == Parts::TakenOver;
+  // Nothing that is handed out here is freed; so a line of the cache of its own is cut out of it.
+  char *space = allocateArray<char>((threads + 1) * int64_t(sizeof(Claim)));
+  claims = reinterpret_cast<Claim *>((reinterpret_cast<uintptr_t>(space) + alignof(Claim) - 1) / alignof(Claim) * alignof(Claim));
+  for (int64_t i = 0; i < threads; ++i)
+    claims[i].generation = 0;
   for (int64_t i = 1; i < threads; ++i) {
     Start *start = allocateArray<Start>(1);
     *start = {this, i};
@@ -82,6 +100,18 @@ void Pool::start(int64_t threads) {
     what.add("thread %lld of %lld", (long long)i + 1, (long long)threads);
     startThread(begin, start, int64_t(512) << 10, what.data);
   }
+}
+
+// Waking takes microseconds. If the last job was done before anybody had woken up, those who were called then are still about to come.
+void Pool::wake() {
+  constexpr double kOnTheWay = 50e-6; // seconds
+  if (!__atomic_load_n(&sleepers, __ATOMIC_SEQ_CST))
+    return;
+  const double now = monotonicSeconds();
+  if (alone && now - wokenAt < kOnTheWay)
+    return;
+  wokenAt = now;
+  wakeSleepers(&generation, &sleepers);
 }
 
 void Pool::run(Job newJob, void *newClosure) {
@@ -92,10 +122,17 @@ void Pool::run(Job newJob, void *newClosure) {
   job = newJob;
   closure = newClosure;
   __atomic_store_n(&unfinished, uint32_t(count - 1), __ATOMIC_RELAXED);
-  uint32_t before = generation;
-  __atomic_store_n(&generation, before + 1, __ATOMIC_SEQ_CST);
-  wakeSleepers(&generation, &sleepers);
+  const uint32_t before = generation, now = before + 1;
+  __atomic_store_n(&generation, now, __ATOMIC_SEQ_CST);
+  wake();
   newJob(newClosure, 0, count);
+  bool others = !takesOver;
+  for (int64_t i = 1; takesOver && i < count; ++i)
+    if (claim(i, now))
+      perform(i, now);
+    else
+      others = true;
+  alone = !others;
   await(&finished, before, &callerSleeps, patience);
 }
 

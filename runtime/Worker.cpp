@@ -73,7 +73,7 @@ void startWorkers(int64_t number, int64_t threads, bool touch) {
     workers[i].context.threads = int32_t(threads);
     workers[i].pool.start(threads);
   }
-  team.start(workerCount);
+  team.start(workerCount, Pool::Parts::WaitForOneAnother);
 }
 
 int64_t Worker::placeOf(const Stored &stored) const {

@@ -33,11 +33,12 @@ typedef struct cinch_ctx {
                        bad ones are explained before they run */
 } cinch_ctx;
 
-/* A kernel: runs on every thread of the pool with its own `thread` in 0..threads-1. */
+/* A kernel's part `thread` of 0..threads-1: each is done once, by any thread of the pool. */
 typedef void (*cinch_kernel)(char *arena, const int64_t *offsets, int64_t *context, int64_t thread, int64_t threads);
 
-/* Runs a kernel on all threads and returns when all are done. `launch` is its number in meta.launches. */
-void cinch_launch(cinch_ctx *, int32_t launch, cinch_kernel, const int64_t *offsets);
+/* Runs all parts of a kernel and returns when they are done. `launch` is its number in meta.launches. `alone`: it is so
+ * small that the calling thread does it as one part. */
+void cinch_launch(cinch_ctx *, int32_t launch, cinch_kernel, const int64_t *offsets, int32_t alone);
 /* Sets `bytes` bytes at `offset` of the arena to 0 (accumulators at the start of a step). */
 void cinch_zero(cinch_ctx *, int64_t offset, int64_t bytes);
 /* Copies `bytes` bytes from `from` to `to`, which do not overlap. */

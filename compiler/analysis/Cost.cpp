@@ -34,8 +34,11 @@ static constexpr double kNear = 40e9;
 // Memory is what comes from beyond the caches, of which the cores of a machine share one bus.
 static constexpr double kBytesOfCore = 14e9;
 
+// Threads that spin take up a kernel and report its end in 0.25 us (two of a Zen 4, an LSTM of an example at a time); a thread begins with it in 0.03 us.
+static constexpr double kLaunch = 0.25e-6, kLaunchAlone = 0.03e-6;
+
 // Of one core. `cinch calibrate` on an AMD EPYC (Zen 4) found 108 G operations a second of products, 78 and 85 of attention and its gradient, 52
-// of loops and 0.1 us to start a kernel; with kernels for AVX2 104, 62, 75, 46 and 0.1 us. These are rounded down, since other cores reach less.
+// of loops; with kernels for AVX2 104, 62, 75 and 46. These are rounded down, since other cores reach less.
 MachineRates builtInRates(int threads, int lanes) {
   double n = threads;
   bool wide = lanes >= 16;
@@ -44,7 +47,7 @@ MachineRates builtInRates(int threads, int lanes) {
   rates.loop = (wide ? 50e9 : 30e9) * n;
   rates.bytes = std::min(kBytesOfCore * n, 24e9), rates.bytesOfCore = kBytesOfCore, rates.threads = threads;
   rates.near = kNear * n, rates.nearBytes = kNearBytes * threads;
-  rates.launch = 0.2e-6, rates.message = kMessage;
+  rates.launch = threads > 1 ? kLaunch : kLaunchAlone, rates.launchAlone = kLaunchAlone, rates.message = kMessage;
   return rates;
 }
 
@@ -60,6 +63,7 @@ MachineRates Cpu::rates() const {
     rates.threads = usual.threads;
     rates.bytesOfCore = costs.measured.front().first == 1 ? costs.measured.front().second.bytes : std::min(rates.bytes, kBytesOfCore);
     rates.near = std::max(rates.bytes, usual.near), rates.nearBytes = usual.nearBytes;
+    rates.launchAlone = costs.measured.front().first == 1 ? costs.measured.front().second.launch : std::min(rates.launch, usual.launchAlone);
   }
   if (kernels.amx && builtIn)
     rates.tensor = kAmxProducts * threads, rates.tensorAttend = kAmxAttends * threads;
@@ -138,6 +142,12 @@ static MachineRates reachedBy(int64_t items, MachineRates machine) {
   return machine;
 }
 
+static MachineRates ofOneThread(const MachineRates &machine) {
+  MachineRates one = reachedBy(1, machine);
+  one.launch = machine.launchAlone, one.nearBytes /= machine.threads;
+  return one;
+}
+
 // The traffic that every micro-batch has (weights, their gradients) is not hidden behind the arithmetic of its
 // examples: measured on deep nets, small micro-batches cost what the sum says. As long as all that the kernel touches of its examples finds
 // room in the caches, what it reads that was written lately and what it writes is priced with their rate (U-Net: a step of 4 examples at a
@@ -153,16 +163,36 @@ static solve::Seconds secondsAtRates(const Work &work, double rate, const Machin
   return seconds;
 }
 
+namespace {
+
+// Handing a small kernel to the threads takes longer than it does itself: then one of them does all of it.
+struct CpuPrice {
+  MachineRates rates; // of the threads that do it
+  double rate = 0;    // of its arithmetic
+  bool alone = false;
+  solve::Seconds seconds;
+  CpuPrice(plan::KernelOp op, const KernelSpec &spec, const Work &work, int64_t examples, const PricedMachine &machine) {
+    auto price = [&](const MachineRates &reached) {
+      rates = reached, rate = rateOf(op, spec, rates);
+      seconds = secondsAtRates(work, rate, rates);
+      return seconds.at(double(examples));
+    };
+    double byOne = price(ofOneThread(machine.rates));
+    alone = byOne <= price(reachedBy(spec.itemsOnCpu(machine.target), machine.rates));
+    if (alone)
+      price(ofOneThread(machine.rates));
+  }
+};
+
+} // namespace
+
 // The line is that of the whole batch.
 static solve::Seconds secondsOnCpu(plan::KernelOp op, const Work &work, SpecsOfKernel specs, const PricedMachine &machine) {
   constexpr double kTold = 0.01; // of the time
-  auto secondsOf = [&](const KernelSpec &spec) {
-    const MachineRates rates = reachedBy(spec.itemsOnCpu(machine.target), machine.rates);
-    return secondsAtRates(work, rateOf(op, spec, rates), rates);
-  };
-  solve::Seconds seconds = secondsOf(*specs.front().second);
-  for (auto &[examples, spec] : specs.drop_front()) {
-    const double b = double(examples), there = secondsOf(*spec).at(b), more = there - seconds.at(b);
+  auto secondsOf = [&](auto &spec) { return CpuPrice(op, *spec.second, work, spec.first, machine).seconds; };
+  solve::Seconds seconds = secondsOf(specs.front());
+  for (auto &each : specs.drop_front()) {
+    const double b = double(each.first), there = secondsOf(each).at(b), more = there - seconds.at(b);
     if (std::abs(more) > kTold * there)
       seconds.uneven.push_back({b, more});
   }
@@ -206,10 +236,9 @@ LaunchPrice priceOfLaunch(plan::KernelOp op, const KernelSpec &spec, bool inLoop
     price.arithmeticSeconds = device.arithmetic, price.trafficSeconds = device.traffic, price.seconds = device.seconds * dearer(op);
     return price;
   }
-  const MachineRates rates = reachedBy(spec.itemsOnCpu(machine.target), machine.rates);
-  const double rate = rateOf(op, spec, rates);
-  price.arithmeticSeconds = price.flops / rate, price.trafficSeconds = price.traffic / rates.bytes;
-  price.seconds = secondsAtRates(work, rate, rates).at(1) * dearer(op);
+  const CpuPrice cpu(op, spec, work, 1, machine);
+  price.arithmeticSeconds = price.flops / cpu.rate, price.trafficSeconds = price.traffic / cpu.rates.bytes;
+  price.seconds = cpu.seconds.at(1) * dearer(op), price.alone = cpu.alone;
   return price;
 }
 

@@ -1,5 +1,5 @@
 // Cost.h: the one source of predicted times. On a CPU a roofline: a kernel takes the longer of its arithmetic and its memory traffic,
-// and a fixed time to start. On a GPU arithmetic and waiting follow from how the kernel goes through its work (DeviceCost.h).
+// and a fixed time to start; all threads share it, or one does it alone if that is no slower. On a GPU arithmetic and waiting follow from how the kernel goes through its work (DeviceCost.h).
 #ifndef CINCH_COMPILER_ANALYSIS_COST_H
 #define CINCH_COMPILER_ANALYSIS_COST_H
 
@@ -32,6 +32,7 @@ void priceKernel(plan::KernelOp, SpecsOfKernel, bool inLoop, const PricedMachine
 // Of a kernel as it is launched: how long its arithmetic, its traffic and the whole of it take.
 struct LaunchPrice {
   double flops = 0, traffic = 0, arithmeticSeconds = 0, trafficSeconds = 0, seconds = 0;
+  bool alone = false; // of a CPU: one thread does all of it
 };
 LaunchPrice priceOfLaunch(plan::KernelOp, const KernelSpec &, bool inLoop, const PricedMachine &);
 

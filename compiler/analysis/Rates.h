@@ -38,7 +38,7 @@ struct MachineRates {
   double bytes = 0;      // bytes a second from and to memory
   double near = 0;       // bytes a second from and to the caches that each core has for itself
   int64_t nearBytes = 0; // of these caches; 0: all traffic is priced as memory's
-  double launch = 0;     // seconds to start a kernel
+  double launch = 0;     // seconds to start a kernel, on all threads
   double tensor = 0;     // operations a second: products of bf16 by AMX or vdpbf16ps; 0: the CPU has none
   double message = 0;    // seconds until a worker that waits for a message goes on with it, beside the copying of its bytes
   // Of a device: bytes a second from pinned memory of the host, and to it, both at the same time, and seconds to start a copy. 0: it has none.
@@ -48,6 +48,7 @@ struct MachineRates {
   double bytesOfCore = 0;  // of `bytes`, what one core reaches by itself
   // Of a GPU. Its kernels are priced with these, `bytes` and `launch` (DeviceCost.h), and with none of the rates of arithmetic above.
   DeviceRates device;
+  double launchAlone = 0; // of a CPU: seconds to start a kernel on one thread
 };
 
 struct MachineCosts {

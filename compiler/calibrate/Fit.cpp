@@ -51,7 +51,7 @@ MachineRates fit(const std::vector<Sample> &samples, const MachineRates &start) 
           for (double factor : {step, 1 / step}) {
             MachineRates other = rates;
             other.*field *= factor;
-            other.launch = std::max(other.launch, 1e-7); // a function call at least
+            other.launch = std::max(other.launch, 2e-8); // a function call at least
             double there = distance(other, samples);
             if (there < here - 1e-12 * std::fabs(here))
               rates = other, here = there, moved = true;

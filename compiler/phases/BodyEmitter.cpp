@@ -103,7 +103,7 @@ private:
     Value offsets = e.stack(call.words.size());
     for (size_t i = 0; i < call.words.size(); ++i)
       e.set(offsets, i, i < call.values.size() ? places.offsetOf(call.values[i], call.words[i]) : e.number(e.i64, call.words[i]));
-    e.call("cinch_launch", e.none, {e.context, e.number(e.i32, call.launch), e.address(call.kernel), offsets});
+    e.call("cinch_launch", e.none, {e.context, e.number(e.i32, call.launch), e.address(call.kernel), offsets, e.number(e.i32, call.alone)});
   }
 
   // Over blocks of rows, or along an axis.

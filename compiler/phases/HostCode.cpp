@@ -224,6 +224,7 @@ LogicalResult HostCode::addKernel(Operation *op, bool replayed) {
   LaunchInfo info;
   call.launch = int(launches.size());
   info.price = analysis::priceOfLaunch(kernel, *spec, bool(plan::LoopOp::overExamplesAround(kernel)), {machine, target});
+  call.alone = info.price.alone;
   if (replayed)
     describeBody(kernel, *spec, info);
   OpBuilder builder(module.getContext());

@@ -71,6 +71,7 @@ public:
   // How a kernel is launched.
   struct Call {
     int launch;
+    bool alone; // on one thread
     std::string kernel;
     // There are thousands of calls: none takes room for what it has not.
     template <class T> using List = llvm::SmallVector<T, 0>;

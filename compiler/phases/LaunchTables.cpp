@@ -9,9 +9,9 @@ using namespace mlir;
 
 namespace cinch {
 
-// Row l of the table of launches, whose number for the runtime is l: its kernel, where its offsets begin, and which ranges are
-// cleared first.
-enum LaunchColumn { kKernel, kWords, kClearedFirst, kClearedEnd, kColumns };
+// Row l of the table of launches, whose number for the runtime is l: its kernel, where its offsets begin, which ranges are
+// cleared first, and whether one thread does all of it.
+enum LaunchColumn { kKernel, kWords, kClearedFirst, kClearedEnd, kAlone, kColumns };
 
 // A table of the addresses of globals; attributes name functions only.
 static void addAddresses(ModuleOp module, StringRef symbol, ArrayRef<Attribute> symbols) {
@@ -68,7 +68,7 @@ void HostCode::addTables() {
     if (fresh)
       kernels.push_back(FlatSymbolRefAttr::get(module.getContext(), call.kernel));
     auto [first, end] = clearedLater(call.zeroed);
-    rows.insert(rows.end(), {kernel->second, int32_t(words.size()), int32_t(first), int32_t(end)});
+    rows.insert(rows.end(), {kernel->second, int32_t(words.size()), int32_t(first), int32_t(end), int32_t(call.alone)});
     words.insert(words.end(), call.words.begin(), call.words.end());
   }
   if (cleared.empty())
@@ -100,7 +100,7 @@ void HostCode::addTables() {
     l.call("clear_ranges", l.none, {l.context, column(kClearedFirst), column(kClearedEnd)});
     l.call("cinch_launch", l.none,
            {l.context, LLVM::TruncOp::create(l.builder, l.loc, l.i32, row), l.entryOf("kernels", l.pointer, column(kKernel)),
-            l.placeIn("offsets", l.i64, column(kWords))});
+            l.placeIn("offsets", l.i64, column(kWords)), LLVM::TruncOp::create(l.builder, l.loc, l.i32, column(kAlone))});
   });
   l.finish();
 }

@@ -25,7 +25,7 @@ static u64 state = 88172645463325252ul;
 static u32 next(void) { state ^= state << 13; state ^= state >> 7; state ^= state << 17; return (u32)(state >> 16); }
 
 typedef void (*kernel)(char *, const i64 *, i64 *, i64, i64);
-void cinch_launch(void *c, int number, kernel k, const i64 *offsets) {
+void cinch_launch(void *c, int number, kernel k, const i64 *offsets, int alone) {
   for (int t = 0; t < 2; t++) k(arena, offsets, context.words, t, 2);
 }
 void cinch_zero(void *c, i64 offset, i64 bytes) { for (i64 i = 0; i < bytes; i++) arena[offset + i] = 0; }

@@ -54,31 +54,36 @@ verdicts.expect(not list(stored.parent.glob("*.new-*")), "a temporary profile st
 made = {"kind": "cinch cost profile", "version": 1, "cpu": profile["cpu"], "processors": 2, "measured": [
     {"threads": 1, **dict.fromkeys(KEYS[:4], 5e10), "bytes_per_second": 1.5e11, "launch_seconds": 1e-5},
     {"threads": 2, "product_flops": 1e11, "attend_flops": 1.5e11, "attend_grad_flops": 2e11, "loop_flops": 2.5e11, "bytes_per_second": 3e11,
-     "launch_seconds": 1e-4}]}
+     "launch_seconds": 1.2e-5}]}
 path = programs.FOLDER / "made.json"
 path.write_text(json.dumps(made))
 RATES = {"product": "product_flops", "attention": "attend_flops", "attention_grad": "attend_grad_flops", "loop": "loop_flops"}
 for flags, rates in [(["--max-threads", "8"], made["measured"][1]), (["--max-threads", "1"], made["measured"][0])]:
     plan = planned("--profile", path, *flags)
-    wrong = uneven = 0
+    wrong = uneven = alone = 0
     for kernel in plan["kernels"]:
         if kernel["work"] == "nothing":
             wrong += kernel["seconds"] != 0
             continue
         # What sums in f64 (the norm of the gradients) does so at half the rate. `busy`: two threads that share an odd number of pieces have one piece in the
-        # last round, so that fewer than two of them are busy on average.
-        def price(half, busy):
-            memory = min(rates["bytes_per_second"], busy * made["measured"][0]["bytes_per_second"]) if busy < rates["threads"] else rates["bytes_per_second"]
+        # last round, so that fewer than two of them are busy on average. What is done sooner by one of them alone, one does.
+        one = made["measured"][0]
+        def price(half, busy, launch=rates["launch_seconds"]):
+            memory = min(rates["bytes_per_second"], busy * one["bytes_per_second"]) if busy < rates["threads"] else rates["bytes_per_second"]
             part = lambda i, n: max(kernel["flops"][i] * n * half / (rates[RATES[kernel["work"]]] * busy / rates["threads"]), kernel["traffic"][i] * n / memory)
-            return part(0, 1) + part(1, plan["microbatch"]) + rates["launch_seconds"]
+            return part(0, 1) + part(1, plan["microbatch"]) + launch
         halves = (1, 2) if kernel["work"] == "loop" and kernel["section"] == "behind" else (1,)
         whole = any(close(kernel["seconds"], price(half, rates["threads"])) for half in halves)
         few = rates["threads"] > 1 and kernel["work"] != "product" and any(
             close(kernel["seconds"], price(half, pieces / ((pieces + 1) // 2))) for half in halves for pieces in range(1, 400, 2))
-        uneven += few and not whole
-        wrong += not whole and not few
+        single = rates["threads"] > 1 and any(close(kernel["seconds"], price(half, 1, one["launch_seconds"])) and
+                                              kernel["seconds"] < (1 + 1e-6) * price(half, rates["threads"]) for half in halves)
+        alone += single
+        uneven += few and not whole and not single
+        wrong += not whole and not few and not single
     verdicts.expect(wrong == 0, f"{flags}: {wrong} kernels are not priced by the profile")
-    verdicts.expect((uneven > 0) == (rates["threads"] > 1) and uneven < len(plan["kernels"]) / 2, f"{flags}: {uneven} kernels have few pieces")
+    verdicts.expect((alone > 0) == (rates["threads"] > 1) and uneven < len(plan["kernels"]) / 2,
+                    f"{flags}: {uneven} kernels have few pieces, {alone} are one thread's")
     verdicts.expect(profile["cpu"] in plan["costs"] and "measured" in plan["costs"], f"the plan does not name its costs: {plan['costs']}")
 
 # With slow memory, what finds room in the caches is cheaper than what does not, and nothing is dearer than the formula says.

@@ -154,13 +154,13 @@ void cinch_train_step(cinch_ctx *ctx) {
   cinch_zero(ctx, LOSS, 4);
   for (int64_t m = 0; m < B / MB; ++m) {
     cinch_fill(ctx, 0, m);
-    cinch_launch(ctx, 0, logits, forward);
-    cinch_launch(ctx, 1, loss, 0);
-    cinch_launch(ctx, 2, gradient, 0);
+    cinch_launch(ctx, 0, logits, forward, 0);
+    cinch_launch(ctx, 1, loss, 0, 0);
+    cinch_launch(ctx, 2, gradient, 0, 0);
   }
-  cinch_launch(ctx, 3, norm, 0);
+  cinch_launch(ctx, 3, norm, 0, 0);
   if (cinch_gate(ctx))
-    cinch_launch(ctx, 4, update, 0);
+    cinch_launch(ctx, 4, update, 0, 0);
 }
 
 void cinch_eval(cinch_ctx *ctx, int64_t batches) {
@@ -170,17 +170,17 @@ void cinch_eval(cinch_ctx *ctx, int64_t batches) {
   cinch_zero(ctx, TABLE, C * C * 4);
   for (int64_t m = 0; m < batches; ++m) {
     cinch_fill(ctx, 1, m);
-    cinch_launch(ctx, 5, logits, forward);
-    cinch_launch(ctx, 6, metrics, 0);
+    cinch_launch(ctx, 5, logits, forward, 0);
+    cinch_launch(ctx, 6, metrics, 0, 0);
   }
-  cinch_launch(ctx, 7, finish, 0);
+  cinch_launch(ctx, 7, finish, 0, 0);
 }
 
 void cinch_predict(cinch_ctx *ctx, int64_t batches) {
   static const int64_t forward[] = {EVAL_X, EVAL_LOGITS, 0, EMB};
   for (int64_t m = 0; m < batches; ++m) {
     cinch_fill(ctx, 2, m);
-    cinch_launch(ctx, 8, logits, forward);
+    cinch_launch(ctx, 8, logits, forward, 0);
     cinch_emit(ctx, 2, m);
   }
 }

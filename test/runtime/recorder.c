@@ -16,7 +16,7 @@ void cinch_train_step(cinch_ctx *ctx) {
   for (int64_t m = 0; m < B / MB; ++m) {
     cinch_fill(ctx, 0, m);
     if (ctx->words[0] * B + m * MB < CAPACITY)
-      cinch_launch(ctx, 0, record, 0);
+      cinch_launch(ctx, 0, record, 0, 0);
   }
   cinch_gate(ctx);
 }
@@ -41,7 +41,7 @@ static void next(char *arena, const int64_t *o, int64_t *context, int64_t thread
 void cinch_predict(cinch_ctx *ctx, int64_t batches) {
   for (int64_t m = 0; m < batches; ++m) {
     cinch_fill(ctx, 2, m);
-    cinch_launch(ctx, 1, next, 0);
+    cinch_launch(ctx, 1, next, 0, 0);
     cinch_emit(ctx, 2, m);
   }
 }

@@ -154,14 +154,14 @@ static int64_t stage_forward(cinch_ctx *ctx, int w, int64_t entry, int64_t m, in
   cinch_fill(ctx, (int32_t)entry, m);
   if (w == 0) {
     int64_t o[] = {field_x, slot(inputs[0], keep)};
-    cinch_launch(ctx, 0, spread, o);
+    cinch_launch(ctx, 0, spread, o, 0);
   } else {
     receive(ctx, kForward + w - 1, slot(inputs[first], keep));
   }
   for (int l = first; l <= last; ++l) {
     int64_t into = l < last ? slot(inputs[l + 1], keep) : slot(outputs[w], keep);
     int64_t o[] = {slot(inputs[l], keep), weight[l], into, l, training};
-    cinch_launch(ctx, 1 + l, forward, o);
+    cinch_launch(ctx, 1 + l, forward, o, 0);
   }
   if (w + 1 < WORKERS)
     send(ctx, kForward + w, slot(outputs[w], keep));
@@ -176,12 +176,12 @@ static void stage_backward(cinch_ctx *ctx, int w, int64_t m) {
   } else {
     cinch_fill(ctx, 0, m);
     int64_t o[] = {slot(outputs[w], m), deltas[w], sums[w] + 8 * LAYERS, field_y[0]};
-    cinch_launch(ctx, 1 + LAYERS, loss, o);
+    cinch_launch(ctx, 1 + LAYERS, loss, o, 0);
   }
   for (int l = last; l >= first; --l) {
     int64_t y = l < last ? slot(inputs[l + 1], m) : slot(outputs[w], m);
     int64_t o[] = {slot(inputs[l], m), y, weight[l], deltas[w], gradients[l]};
-    cinch_launch(ctx, 2 + LAYERS + l, backward, o);
+    cinch_launch(ctx, 2 + LAYERS + l, backward, o, 0);
   }
   if (w > 0)
     send(ctx, kBackward + w - 1, deltas[w]);
@@ -216,16 +216,16 @@ void cinch_train_step(cinch_ctx *ctx) {
   }
   for (int l = first; l <= last; ++l) {
     int64_t o[] = {gradients[l], sums[w] + 8 * l};
-    cinch_launch(ctx, 2 + 2 * LAYERS, square, o);
+    cinch_launch(ctx, 2 + 2 * LAYERS, square, o, 0);
   }
   if (w == 0) {
     for (int from = 1; from < WORKERS; ++from) {
       receive(ctx, kSums + from - 1, RECEIVED);
       int64_t o[] = {RECEIVED, sums[0], first_layer(from), from == WORKERS - 1 ? LAYERS : last_layer(from)};
-      cinch_launch(ctx, 3 + 2 * LAYERS, merge, o);
+      cinch_launch(ctx, 3 + 2 * LAYERS, merge, o, 0);
     }
     int64_t o[] = {sums[0], losses[0], norms[0], sums[0] + 8 * LAYERS};
-    cinch_launch(ctx, 4 + 2 * LAYERS, agree, o);
+    cinch_launch(ctx, 4 + 2 * LAYERS, agree, o, 0);
     for (int to = 1; to < WORKERS; ++to)
       send(ctx, kResult + to - 1, losses[0]); // and the norm behind it
   } else {
@@ -235,7 +235,7 @@ void cinch_train_step(cinch_ctx *ctx) {
   if (cinch_gate(ctx))
     for (int l = first; l <= last; ++l) {
       int64_t o[] = {weight[l], momentum[l], gradients[l]};
-      cinch_launch(ctx, 5 + 2 * LAYERS, update, o);
+      cinch_launch(ctx, 5 + 2 * LAYERS, update, o, 0);
     }
 }
 
@@ -265,7 +265,7 @@ void cinch_eval(cinch_ctx *ctx, int64_t batches) {
     int64_t y = stage_forward(ctx, w, 1, m, 0);
     int64_t o[] = {y, field_y[0], sums[w], VALID};
     if (w == WORKERS - 1)
-      cinch_launch(ctx, 6 + 2 * LAYERS, metrics, o);
+      cinch_launch(ctx, 6 + 2 * LAYERS, metrics, o, 0);
   }
   if (WORKERS > 1 && w == WORKERS - 1)
     send(ctx, kSums + w - 1, sums[w]);
@@ -273,7 +273,7 @@ void cinch_eval(cinch_ctx *ctx, int64_t batches) {
     if (WORKERS > 1)
       receive(ctx, kSums + WORKERS - 2, sums[0]);
     int64_t o[] = {sums[0], ACC};
-    cinch_launch(ctx, 7 + 2 * LAYERS, divide, o);
+    cinch_launch(ctx, 7 + 2 * LAYERS, divide, o, 0);
   }
 }
 
