@@ -181,7 +181,7 @@ static bool isOfRun(const char *name) {
 
 static void deleteOld(int rule);
 
-bool saveCheckpoint(int rule, bool pending, Path *saved) {
+static bool save(int rule, bool pending, Path *saved, SecondName *second) {
   TensorFileInfo info;
   snprintf(info.kind, sizeof info.kind, "checkpoint 1");
   snprintf(info.program, sizeof info.program, "%s", run.meta.program);
@@ -209,7 +209,9 @@ bool saveCheckpoint(int rule, bool pending, Path *saved) {
   Path path;
   nameOfStep(path, folder, run.step);
   stateFromDevice();
-  if (!makeFolders(folders[folder].text) || !writeTensorFile(path.text, everything, info)) {
+  if (!makeFolders(folders[folder].text) || !writeTensorFile(path.text, everything, info, second)) {
+    if (second && second->error)
+      return false;
     warn("step %lld: the checkpoint %s could not be written: %s; training goes on", (long long)run.step, path.text,
          strerror(errno));
     return false;
@@ -223,6 +225,8 @@ bool saveCheckpoint(int rule, bool pending, Path *saved) {
         deleteOld(rule = int(i));
   return true;
 }
+
+bool saveCheckpoint(int rule, bool pending, Path *saved) { return save(rule, pending, saved, nullptr); }
 
 static bool isBetter(int rule, double value) {
   static bool warned = false;
@@ -250,28 +254,26 @@ int ruleOutOfPatience() {
   return -1;
 }
 
+// The best one has its name before the checkpoint has: a run that is killed between the two resumes before it, and finds it once more.
 bool saveWithBest(int rule, double value) {
   double before = bestOfRule[rule];
-  bool better = isBetter(rule, value);
-  if (better)
+  Path best;
+  SecondName second;
+  if (isBetter(rule, value)) {
     bestOfRule[rule] = value; // the file itself tells how good it is
-  Path saved;
-  if (!saveCheckpoint(rule, false, &saved)) {
-    bestOfRule[rule] = before;
-    return false;
-  }
-  if (better) { // a second name for the same bytes: deleting the old checkpoints leaves it alone
-    Path best, temporary;
     joinPath(best, folders[folderOfRule[rule]].text, "best.safetensors");
-    joinPath(temporary, folders[folderOfRule[rule]].text, "best.safetensors.tmp");
-    unlink(temporary.text);
-    if (link(saved.text, temporary.text) != 0 || rename(temporary.text, best.text) != 0 || !syncFolderOf(best.text)) {
-      warn("step %lld: %s could not be written: %s", (long long)run.step, best.text, strerror(errno));
-      bestOfRule[rule] = before;
-    }
+    second.path = best.text;
   }
-  deleteOld(rule);
-  return true;
+  bool saved = save(rule, false, nullptr, second.path ? &second : nullptr);
+  if (!second.named)
+    bestOfRule[rule] = before;
+  if (second.error) {
+    warn("step %lld: %s could not be written: %s", (long long)run.step, best.text, strerror(second.error));
+    saved = saveCheckpoint(rule, false, nullptr); // as one that is not the best
+  }
+  if (saved)
+    deleteOld(rule);
+  return saved;
 }
 
 namespace {
@@ -408,6 +410,12 @@ static void deleteOld(int rule) {
 }
 
 int64_t lastSavedStep() { return savedStep; }
+
+const char *whatToGoOnFrom() {
+  if (!run.training)
+    return "";
+  return savedStep >= 0 ? "; the last checkpoint is intact, --resume goes on from it" : "; no checkpoint had been written yet";
+}
 
 bool resumeNewest(const char *&name) {
   TensorFileInfo info;

@@ -25,6 +25,8 @@ void countEvaluation(int rule, double value);
 int ruleOutOfPatience();
 // The step of the checkpoint that this process wrote or read last; -1: none.
 int64_t lastSavedStep();
+// What a training that fails without a fault of its own says behind the reason: " ..", or nothing outside of training.
+const char *whatToGoOnFrom();
 
 // Goes on from the newest sound checkpoint: fills arena, run.step and run.pending. False: there is none. Damaged ones
 // are passed over with a warning; if all are, or the newest is of another program, or of data that was changed since, the

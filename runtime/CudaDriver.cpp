@@ -1,5 +1,6 @@
 // CudaDriver.cpp: see CudaDriver.h.
 #include "runtime/CudaDriver.h"
+#include "runtime/Checkpoint.h"
 #include "runtime/Output.h"
 #include "runtime/Run.h"
 #include <dlfcn.h>
@@ -73,7 +74,7 @@ void expect(CUresult result, const char *what, int64_t launch) {
   text.add(": ");
   addResult(text, result);
   addAdvice(text, result, launch);
-  fail(kResources, "%s%s", text.data, run.training ? "; the last checkpoint is intact, --resume goes on from it" : "");
+  fail(kResources, "%s%s", text.data, whatToGoOnFrom());
 }
 
 } // namespace cinch::rt

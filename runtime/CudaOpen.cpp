@@ -41,15 +41,32 @@ void countDevices() {
     fail(kResources, "no GPU of NVIDIA is in this machine, or none may be used (CUDA_VISIBLE_DEVICES)");
 }
 
+// Targets of cinch that run on every later GPU, too (compiler/analysis/Target.cpp).
+static constexpr int kTargets[] = {80, 86, 89, 90, 100, 120};
+
+// The newest of them that a GPU of this capability runs; 0: none.
+static int newestTarget(int capability) {
+  int newest = 0;
+  for (int target : kTargets)
+    newest = target <= capability ? target : newest;
+  return newest;
+}
+
 void findDevice(Gpu &gpu, int ordinal) {
   int major = 0, minor = 0;
   expect(cuda.getDevice(&gpu.device, ordinal), "be found");
   expect(cuda.deviceName(gpu.name, sizeof gpu.name, gpu.device), "tell its name");
   expect(cuda.deviceAttribute(&major, kCapabilityMajor, gpu.device), "tell its capability");
   expect(cuda.deviceAttribute(&minor, kCapabilityMinor, gpu.device), "tell its capability");
-  if (10 * major + minor < neededCapability())
-    fail(kResources, "the GPU %s has compute capability %d.%d; the program was compiled for %d.%d and later (--target nvidia:sm_%d)", gpu.name,
-         major, minor, neededCapability() / 10, neededCapability() % 10, 10 * major + minor);
+  if (10 * major + minor < neededCapability()) {
+    Text advice;
+    if (int newest = newestTarget(10 * major + minor))
+      advice.add("compile it with --target nvidia:sm_%d", newest);
+    else
+      advice.add("Cinch serves GPUs from %d.%d on", kTargets[0] / 10, kTargets[0] % 10);
+    fail(kResources, "the GPU %s has compute capability %d.%d; the program was compiled for %d.%d and later: %s", gpu.name, major, minor,
+         neededCapability() / 10, neededCapability() % 10, advice.data);
+  }
   if (isForOneKind() && 10 * major + minor != neededCapability())
     fail(kResources,
          "the GPU %s has compute capability %d.%d; the program was compiled for %d.%d alone (--target nvidia:sm_%d is for later ones, too)",

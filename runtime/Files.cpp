@@ -253,13 +253,27 @@ void abandonFile(AtomicFile &file) {
   errno = error;
 }
 
-bool commitFile(AtomicFile &file) {
+static bool takeName(const AtomicFile &file, SecondName &second) {
+  Path temporary;
+  joinPath(temporary, "", second.path);
+  strcat(temporary.text, ".tmp");
+  unlink(temporary.text);
+  second.named = link(file.temporary.text, temporary.text) == 0 && rename(temporary.text, second.path) == 0;
+  second.error = second.named ? 0 : errno;
+  return second.named;
+}
+
+bool commitFile(AtomicFile &file, SecondName *second) {
   if (!file.temporary.text[0]) {
     int fd = file.fd;
     file.fd = -1;
     return close(fd) == 0;
   }
   if (fsync(file.fd) != 0) {
+    abandonFile(file);
+    return false;
+  }
+  if (second && !takeName(file, *second)) {
     abandonFile(file);
     return false;
   }

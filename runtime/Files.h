@@ -43,7 +43,14 @@ struct AtomicFile {
   Path path, temporary;
 };
 bool beginFile(AtomicFile &, const char *path);
-bool commitFile(AtomicFile &);  // false: nothing changed under the name; errno tells why
+// A second name for the same bytes. The file has it before it has the first one: whoever finds the first name finds this one, too.
+struct SecondName {
+  const char *path = nullptr; // in the same folder
+  bool named = false;         // the file has it
+  int error = 0;              // why it could not have it; then the file is abandoned
+};
+// False: nothing changed under the name; errno tells why.
+bool commitFile(AtomicFile &, SecondName *second = nullptr);
 void abandonFile(AtomicFile &); // keeps errno
 
 // Calls `visit` with the name of every entry of a folder but `.` and `..`. False: it cannot be read.

@@ -5,11 +5,24 @@
 #include "runtime/Peers.h"
 #include "runtime/Run.h"
 #include "runtime/Values.h"
+#include <fcntl.h>
 #include <signal.h>
+#include <unistd.h>
 
 using namespace cinch::rt;
 
+// Whoever started the run may have closed the standard descriptors. A file or a connection would get one of their numbers, and what is said would be
+// written into it. For reading: so what has to be written to standard output still fails.
+static void keepStandardDescriptors() {
+  int descriptor;
+  while ((descriptor = open("/dev/null", O_RDONLY)) >= 0 && descriptor <= STDERR_FILENO)
+    continue;
+  if (descriptor >= 0)
+    close(descriptor);
+}
+
 int main(int argc, char **argv) {
+  keepStandardDescriptors();
   setFloatingPointMode();
   signal(SIGPIPE, SIG_IGN); // whoever reads the output may go away; the run goes on
   signal(SIGXFSZ, SIG_IGN); // a limit on file sizes is a failed write, not the end

@@ -1,5 +1,6 @@
 // Nccl.cpp: see Nccl.h.
 #include "runtime/Nccl.h"
+#include "runtime/Checkpoint.h"
 #include "runtime/Output.h"
 #include "runtime/Run.h"
 #include <dlfcn.h>
@@ -29,7 +30,7 @@ bool openNccl() {
 void expectNccl(int result, const char *what) {
   if (result != 0)
     fail(kResources, "NCCL failed to %s: %s (%d); NCCL_DEBUG=WARN in the environment makes it say more%s", what, nccl.errorText(result), result,
-         run.training ? "; the last checkpoint is intact, --resume goes on from it" : "");
+         whatToGoOnFrom());
 }
 
 } // namespace cinch::rt

@@ -66,7 +66,7 @@ struct Problem {
 };
 
 // Writes the file atomically. False: errno tells why, and nothing changed under the name.
-bool writeTensorFile(const char *path, const TensorList &, const TensorFileInfo &);
+bool writeTensorFile(const char *path, const TensorList &, const TensorFileInfo &, struct SecondName *second = nullptr);
 
 // Checkpoints have what each replica has of its own beside the tensor that stands for all of them: those of replicas that the program does not
 // have are passed over.

@@ -202,7 +202,7 @@ template <typename F> static bool forEachPiece(const Tensor &tensor, F take) {
   return true;
 }
 
-bool writeTensorFile(const char *path, const TensorList &tensors, const TensorFileInfo &info) {
+bool writeTensorFile(const char *path, const TensorList &tensors, const TensorFileInfo &info, SecondName *second) {
   uint32_t dataCrc = 0;
   for (int64_t i = 0; i < tensors.count; ++i)
     forEachPiece(tensors.items[i], [&](const char *data, size_t bytes) {
@@ -232,7 +232,7 @@ bool writeTensorFile(const char *path, const TensorList &tensors, const TensorFi
     abandonFile(file);
     return false;
   }
-  return commitFile(file);
+  return commitFile(file, second);
 }
 
 } // namespace cinch::rt

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """What a run writes beside its parameters, with rules that few people write: more metrics than fit into a line, two evaluations of one data set,
 a `best` that evaluates by itself, a run that is stopped inside an evaluation, the bar of a terminal, folders in the folder of checkpoints, two processes that read the
-same table for the first time; and the memory that many files and wide tables take.
+same table for the first time, standard descriptors that are closed; and the memory that many files and wide tables take.
 
 usage: logs.py [NAME...]     NAME chooses by a part of the function's name
 """
@@ -448,9 +448,35 @@ train m on train seed 1 {
     expect(np.all(np.abs(guess - 1) < 1), "guesses %s" % guess)
 
 
+def closed_descriptors():
+    """No file of a run gets the number of a standard descriptor that is closed, and with it what the run says."""
+    folder = programs.FOLDER / "closed-data"
+    folder.mkdir()
+    (folder / "t.csv").write_text("a,b,y\n" + "".join("%d,%d,%d\n" % (i % 5, i % 7, i % 3) for i in range(24)))
+    exe = programs.compiled(programs.source("closed", """dim B = 8 batch, I = 2
+data train = csv("t.csv") -> (x: f32[B, I] from ("a", "b"), y: f32[B] from "y")
+model net(x: f32[B, I]) -> f32[B] {
+  use fc = linear[1]
+  return fc(x)[.., 0]
+}
+train net on train seed 1 {
+  loss = mean[B] (net(x) - y) ^ 2
+  optimizer sgd(lr = 0.001)
+  steps 6
+  every 1 log(csv, jsonl, html)
+}
+"""), "closed")
+    for closed in ((0,), (1,), (2,), (0, 1), (1, 2), (0, 1, 2)):
+        out = programs.FOLDER / ("closed-out%s" % "".join(map(str, closed)))
+        code = subprocess.run([exe, "--data", folder, "--out", out], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60,
+                              preexec_fn=lambda: [os.close(number) for number in closed]).returncode
+        said = [name for name in ("log.csv", "log.jsonl", "log.html") if "steps 0 to" in (out / name).read_text()]
+        expect(code == 0 and not said and len(rows(out)) == 6, "descriptors %s are closed: exit %d, %s" % (closed, code, said))
+
+
 def main():
     tests = (many_metrics, two_evaluations, rows_of_best, stopped_in_evaluation, best_that_is_none, small_losses_on_a_terminal, full_for_a_while, folders, same_table_at_once,
-             many_files, wide_table, constant_column)
+             many_files, wide_table, constant_column, closed_descriptors)
     for test in tests:
         if len(sys.argv) == 1 or any(name in test.__name__ for name in sys.argv[1:]):
             test()
