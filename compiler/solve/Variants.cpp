@@ -56,7 +56,7 @@ SearchResult VariantPlanner::search(const SearchOptions &asked, bool whole, int 
   if (!best.error.empty())
     return best;
   if (!best.feasible)
-    return asked.smallest ? searchSmallest(asked, chosen) : best;
+    return asked.smallest ? confirmed(searchSmallest(asked, chosen), options) : best;
   if (asked.deep)
     searchDeeper(options, best, chosen);
   if (asked.ship)
@@ -150,6 +150,20 @@ SearchResult VariantPlanner::searchSmallest(SearchOptions options, int &chosen) 
   else if (!variants[chosen].name.empty())
     best.name += ", " + variants[chosen].name;
   return best;
+}
+
+// A search for what fits goes other ways than one for what is smallest, and may end below it.
+SearchResult VariantPlanner::confirmed(SearchResult least, SearchOptions options) {
+  if (least.feasible || !least.error.empty())
+    return least;
+  for (;;) {
+    options.arenaBudget = least.smallestArena - 1;
+    int unused = 0;
+    SearchResult smaller = searchAll(options, unused);
+    if (!smaller.error.empty() || !smaller.feasible)
+      return least;
+    least.smallestArena = smaller.plan.decision.arenaBytes;
+  }
 }
 
 // When it is known what all of them offer, only those search on that may still win.

@@ -40,6 +40,7 @@ private:
   bool mayWin(int i, const SearchOptions &);
   SearchResult searchAll(SearchOptions, int &chosen);
   SearchResult searchSmallest(SearchOptions, int &chosen);
+  SearchResult confirmed(SearchResult least, SearchOptions);
   void searchDeeper(SearchOptions, SearchResult &best, int &chosen);
   bool allows(int i, const SearchOptions &) const;
 
