@@ -116,6 +116,14 @@ static void matchRows(FieldFile &file, const FieldSpec &field, const Shape &inFi
     found *= inFile.dims[i];
   if (inFile.rank == 0)
     fail(kData, "%s: one value without axes; the first axis must count the examples", file.path.text);
+  if (found != wanted && sameAxes(axesOf(inFile, 0), axesOf(field.shape, 0)))
+    fail(kData, "%s: field `%s` has shape %s an example; the file has shape %s, where the first axis must count the examples: if it is one example, save it as "
+                "x[None]",
+         file.path.text, field.name, describe(field.shape).text, describe(inFile).text);
+  if (found != wanted && field.elem == Elem::I32 && wanted == 1)
+    fail(kData, "%s: field `%s` is one number an example; the file has shape %s, %lld an example: if these are one-hot, save the place of the 1, in NumPy "
+                "argmax(-1)",
+         file.path.text, field.name, describe(inFile).text, (long long)found);
   if (found != wanted)
     fail(kData, "%s: field `%s` needs %lld values an example, shape %s; the file has shape %s, %lld an example",
          file.path.text, field.name, (long long)wanted, describe(field.shape).text, describe(inFile).text,

@@ -226,13 +226,30 @@ double ofName(const char *text, const FieldSpec &field, const FieldFile &file, i
        (long long)column + 1, text, field.name, names.data);
 }
 
+[[noreturn]] void refuseCells(const FieldFile &file, int64_t line, int64_t cells, int64_t expected) {
+  fail(kData, "%s: line %lld has %lld cells, expected %lld", file.path.text, (long long)line, (long long)cells, (long long)expected);
+}
+
 bool isReal(const FieldSpec &field) { return field.elem == Elem::F32 || field.elem == Elem::F64; }
 
 // `missing = ..` counts for numbers with a fraction only.
 bool takesMissing(const DatasetSpec &spec, const FieldSpec &field) { return spec.hasMissing && isReal(field); }
 
-double readCell(const char *text, const DatasetSpec &spec, const FieldSpec &field, const FieldFile &file, int64_t line,
+// A value that makes no sense may be another column's, if the row lacks one. The reader is behind cell `column`; what it holds stays.
+void needCells(CsvReader &reader, CsvReader::End follows, int64_t expected, const FieldFile &file, int64_t line, int64_t column) {
+  char text[sizeof reader.text];
+  memcpy(text, reader.text, sizeof text);
+  for (; follows == CsvReader::Cell; ++column)
+    follows = reader.next();
+  if (column + 1 != expected)
+    refuseCells(file, line, column + 1, expected);
+  memcpy(reader.text, text, sizeof text);
+}
+
+// A cell of a row that should have `expected` of them, and what follows it.
+double readCell(CsvReader &reader, CsvReader::End follows, int64_t expected, const DatasetSpec &spec, const FieldSpec &field, const FieldFile &file, int64_t line,
                 int64_t column) {
+  const char *text = reader.text;
   char *end;
   bool isName = false;
   for (const char *name : field.names)
@@ -262,11 +279,13 @@ double readCell(const char *text, const DatasetSpec &spec, const FieldSpec &fiel
   bool any = end != text && !strpbrk(text, "xX"); // a table's numbers are decimal
   while (*end == ' ')
     ++end;
-  if (!any || *end)
+  if (!any || *end) {
+    needCells(reader, follows, expected, file, line, column);
     fail(kData, "%s: line %lld, column %lld: `%s` is %s", file.path.text, (long long)line, (long long)column + 1, text,
          field.elem == Elem::Bool  ? "neither true nor false (nor 1 nor 0)"
          : field.elem == Elem::I32 ? "no number; words are numbered by names (\"..\", ..) behind the field's type"
                                    : "no number");
+  }
   return value;
 }
 
@@ -306,7 +325,7 @@ void convertRows(const DatasetSpec &spec, const FieldSpec &field, const FieldFil
         if (reader.isCut)
           fail(kData, "%s: line %lld, column %lld: a cell of field `%s` has more than %zu bytes", file.path.text, (long long)line, (long long)column + 1,
                field.name, sizeof reader.text - 1);
-        row[v] = readCell(reader.text, spec, field, file, line, column);
+        row[v] = readCell(reader, end, columns.columns, spec, field, file, line, column);
         snprintf(where, sizeof where, "in line %lld, column %lld", (long long)line, (long long)column + 1);
         bool whole = row[v] >= -0x1p53 && row[v] <= 0x1p53 && double(int64_t(row[v])) == row[v];
         checkNumber(file, field, {whole ? int64_t(row[v]) : 0, row[v], whole}, where);
@@ -319,8 +338,7 @@ void convertRows(const DatasetSpec &spec, const FieldSpec &field, const FieldFil
       continue;
     }
     if (column != columns.columns)
-      fail(kData, "%s: line %lld has %lld cells, expected %lld", file.path.text, (long long)line, (long long)column,
-           (long long)columns.columns);
+      refuseCells(file, line, column, columns.columns);
     ++inFile;
     if (!ours)
       continue;

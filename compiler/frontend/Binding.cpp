@@ -416,6 +416,9 @@ bool Elaborator::checkBounds(const Declared &declared, Tensor &tensor, const Arg
                            caller);
     labelOperand(d, arg.span, arg.value);
     d.label(declared.type().span, "declared as " + textOf(declared.type().span));
+    if (!tensor.range.known)
+      d.help("a field of the data says what it holds, i32[..] below N; what is computed is bounded: min(max(" + textOf(arg.span) + ", " + std::to_string(range.low) +
+             "), " + std::to_string(range.high) + ")");
     const bool low = tensor.range.known && tensor.range.low < range.low, high = tensor.range.known && tensor.range.high > range.high;
     if (low || high) {
       const std::string at = low ? "max(" : "min(", last = std::to_string(range.high) + ")";

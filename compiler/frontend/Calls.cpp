@@ -138,7 +138,7 @@ Value Elaborator::callNamed(const Expr &site, const Expr &callee, const std::vec
   std::vector<Argument> sizes, values;
   bool dots = false;
   if (frame.index && frame.index->find(name) >= 0)
-    return failure(Code::E0404, callee.span, "index `" + name + "` is no value", frame);
+    return indexIsNoValue(name, callee.span, frame);
   auto own = frame.names.find(name);
   bool outer = own == frame.names.end() && frame.file != 0 && fileFrame.names.count(name);
   const LayerItem *layer = own == frame.names.end() && !outer ? findLayer(name, frame.file) : nullptr;

@@ -367,6 +367,9 @@ private:
   void labelOperand(Diagnostic &diagnostic, Span span, const Value &value, const Number *size = nullptr);
   const Parameter *parameterOf(const Value &value) const;
   std::string textOf(Span span) const;
+  std::string asProduct(const ast::Expr &expr) const;
+  std::string howToStretch(const Tensor &shorter, Span span, const Tensor &longer) const;
+  Value indexIsNoValue(const std::string &name, Span span, const Frame &frame);
 
   // ---- TrainBlock.cpp, TrainKeys.cpp, DataBlock.cpp, PlanBlock.cpp
   void checkData(const ast::DataItem &item);

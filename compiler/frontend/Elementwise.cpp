@@ -142,6 +142,20 @@ static bool isSubsequence(const std::vector<int> &part, const std::vector<int> &
   return i == part.size();
 }
 
+// What stands in the place of a tensor whose axes are not the last ones of the longer one.
+std::string Elaborator::howToStretch(const Tensor &shorter, Span span, const Tensor &longer) const {
+  size_t next = 0; // of its axes
+  std::string all, own;
+  for (size_t k = 0; k < longer.axes.size(); ++k) {
+    const bool isOwn = next < shorter.axes.size() && sameForm(shorter.axes[next], longer.axes[k]);
+    all += (k ? ", " : "") + formOf(longer.axes[k], dims);
+    own += std::string(k ? ", " : "") + (isOwn ? formOf(shorter.axes[next++], dims) : "1");
+  }
+  if (next < shorter.axes.size())
+    return "the axes of the shorter must be the last axes of the longer; write index notation otherwise, r[i, j] = x[i, j] - y[i]";
+  return "give it axes of 1 where it has none, and stretch them: expand[" + all + "](reshape[" + own + "](" + textOf(span) + "))";
+}
+
 // Brings all tensors to one shape.
 bool Elaborator::align(std::vector<Tensor> &tensors, const std::vector<Span> &spans, Span span, Frame &frame,
                        const char *symbol, Span at) {
@@ -194,8 +208,7 @@ bool Elaborator::align(std::vector<Tensor> &tensors, const std::vector<Span> &sp
       if (compareNumbers(one, other) == 0)
         d.help(equalValuesHelp(one, other));
       else
-        d.help("the axes of the shorter must be the last axes of the longer; write expand[..](x) or index notation "
-               "otherwise");
+        d.help(howToStretch(tensors[i], spans[i], tensors[longest]));
       return false;
     }
   }

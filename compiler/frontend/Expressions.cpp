@@ -38,7 +38,7 @@ Value Elaborator::eval(const Expr &expr, Frame &frame) {
     break;
   case ExprKind::Name:
     if (frame.index && frame.index->find(expr.text) >= 0)
-      value = failure(Code::E0404, expr.span, "index `" + expr.text + "` is no value", frame);
+      value = indexIsNoValue(expr.text, expr.span, frame);
     else if (isCalledByName(expr.text, frame))
       value = callNamed(expr, expr, nullptr, {}, frame);
     else

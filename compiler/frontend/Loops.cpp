@@ -277,12 +277,14 @@ Value Elaborator::evalScan(const Expr &expr, Frame &frame) {
       return {};
   }
   for (int state : states)
-    if (state < 0)
-      return failure(Code::E0702, call.span,
-                     "`" + looped.layer->name.text + "` has " + std::to_string(count) +
-                         (count == 1 ? " result, so its first argument is the state" : " results, so its first arguments are the states") +
-                         " before the first trip",
-                     frame);
+    if (state < 0) {
+      report(Code::E0702, call.span,
+             "`" + looped.layer->name.text + "` has " + std::to_string(count) +
+                 (count == 1 ? " result, so its first argument is the state" : " results, so its first arguments are the states") + " before the first trip",
+             frame)
+          .help("every result is a state that the next trip gets: a result that no trip needs has a parameter, too, called `_`, and 0 to begin with");
+      return {};
+    }
   if (!axis) {
     Diagnostic &d = report(Code::E0702, call.span, "no argument behind the states has an axis of the size " + sizeText(size.number), frame);
     auto hasAxis = [&](int state) {

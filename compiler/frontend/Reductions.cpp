@@ -236,7 +236,10 @@ Value Elaborator::reduceBySize(const Expr &expr, Frame &frame) {
       labelOperand(d, expr.children[0]->span, Value::of(tensor));
       if (found.empty())
         d.help(sameLength(tensor, size.number));
-      d.help("reduce with index names, y[i] = " + std::string(spelling(expr.reduction)) + "[k] x[i, k]");
+      if (expr.places.size() == tensor.axes.size()) // of a square, say
+        d.help("all axes are " + std::string(spelling(expr.reduction)) + "[..]");
+      else
+        d.help("reduce with index names, y[i] = " + std::string(spelling(expr.reduction)) + "[k] x[i, k]");
       return {};
     }
     if (!axes.insert(found[0]).second)

@@ -48,9 +48,11 @@ Value Elaborator::builtinCount(const std::vector<Argument> &args, Span span, Fra
 Value Elaborator::builtinRange(const std::vector<Argument> &sizes, Span span, Frame &frame) {
   if (sizes.size() != 1)
     return failure(Code::E0304, span, "`range` needs one size, range[N]", frame);
-  if (isBatch(sizes[0].value.number))
-    return failure(Code::E0502, span,
-                   "`range` over the batch axis " + dims[batchDim].name + " numbers the examples of a batch", frame);
+  if (isBatch(sizes[0].value.number)) {
+    report(Code::E0502, span, "`range` over the batch axis " + dims[batchDim].name + " numbers the examples of a batch", frame)
+        .help("examples that are compared with one another are a group: group_place(group = " + dims[batchDim].name + ") is the place of each in its own");
+    return {};
+  }
   if (!checkAxis(sizes[0].value.number, sizes[0].span, frame))
     return {};
   Tensor result = emit(Op(OpKind::Range), DType::I32, {sizes[0].value.number}, span, frame);

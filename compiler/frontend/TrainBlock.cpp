@@ -36,6 +36,15 @@ void Elaborator::startTrain(Frame &frame) {
   defineBody(train->clauses, frame);
 }
 
+// As what stands behind a reduction, which takes the product there.
+std::string Elaborator::asProduct(const ast::Expr &expr) const {
+  using ast::BinaryOp;
+  const bool isProduct = expr.binary == BinaryOp::Mul || expr.binary == BinaryOp::Div || expr.binary == BinaryOp::MatMul || expr.binary == BinaryOp::Pow;
+  const bool isWeaker = (expr.kind == ast::ExprKind::Binary && !isProduct) || expr.kind == ast::ExprKind::If || expr.kind == ast::ExprKind::Unary;
+  const std::string text = textOf(expr.span);
+  return isWeaker && !expr.parenthesized ? "(" + text + ")" : text;
+}
+
 // The loss as a scalar f32 op, or -1.
 int Elaborator::evalLoss(Frame &frame) {
   auto found = frame.names.find("loss");
@@ -52,7 +61,7 @@ int Elaborator::evalLoss(Frame &frame) {
     Diagnostic &d =
         report(Code::E0605, expr.span, "the loss is one number, f32[], but this is " + describe(value, dims), frame);
     if (value.isTensor() && batchAxis(value.tensor.axes) >= 0)
-      d.help("average it, mean[" + dims[batchDim].name + ", ..] " + textOf(expr.span));
+      d.help("average it, mean[" + dims[batchDim].name + ", ..] " + asProduct(expr));
     return -1;
   }
   return value.tensor.op;
@@ -174,7 +183,7 @@ void Elaborator::elaborateEvaluation() {
       const Tensor &tensor = value.tensor;
       if (batchAxis(tensor.axes) >= 0) {
         report(Code::E0606, expr.span, "a metric has no batch axis, but `" + name + "` is " + typeOf(tensor), frame)
-            .help("reduce it, mean[" + dims[batchDim].name + "] " + textOf(expr.span));
+            .help("reduce it, mean[" + dims[batchDim].name + "] " + asProduct(expr));
       } else if (checkMaskEnd(tensor, expr.span, frame, "a metric")) {
         op = tensor.op;
         if (tensor.dtype != DType::F32) {

@@ -322,6 +322,10 @@ void Elaborator::readSchedule(const Setting &setting, Frame &frame) {
   for (int kind = 0; const char *name = nameOf(ScheduleKind(kind)); ++kind)
     names.push_back(name);
   Schedule &schedule = program.train.schedule;
+  if (setting.words.size() > 1 && setting.words[0].kind == SettingWord::Name) {
+    report(Code::E0603, setting.words[1].span, "a schedule is one for all optimizers, and nothing stands behind it", frame);
+    return;
+  }
   if (setting.words.size() != 1 || setting.words[0].kind != SettingWord::Name) {
     report(Code::E0603, setting.span, "`schedule` needs one, as in cosine(warmup = 100, end = 0.1)", frame);
     return;

@@ -268,6 +268,7 @@ def test_csv(t):
     wrong(["line 3, column 2: the cell is empty, but field `x` is i32"], "a,b\n1,2\n3,\n")
     wrong(["line 3 has 1 cells, expected 2"], "a,b\n1,2\n3\n")
     wrong(["line 2 has 3 cells, expected 2"], "a,b\n1,2,3\n")
+    wrong(["line 3 has 3 cells, expected 2"], "a,b\n1,2\nx,1,2\n") # `x` is a third cell
     wrong(["whole numbers, but has 1.5 in line 2, column 1"], "a,b\n1.5,2\n")
     wrong(["line 3, column 2: there is text behind the closing quote"], 'a,b\n1,2\n1,"2"5\n')
     wrong(["line 4, column 1: there is text behind the closing quote"], 'a,b\n1,2\n"1\n" 5,2\n')
