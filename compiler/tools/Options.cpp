@@ -239,6 +239,8 @@ static void checkWords(const Flags &flags, StringRef command, ArrayRef<StringRef
     std::string help = didYouMean(first.str(), commands);
     if (is_contained(ofTheBinary, first))
       help = ("it is one of the executable that cinch writes: cinch FILE -o EXE && ./EXE " + first).str();
+    if (first == "import")
+      help = "a program that torch.export has saved becomes a program by PYTHONPATH=tools python -m cinch_import net.pt2: docs/from-pytorch.md";
     usage("`" + first + "` is no command of cinch, and no program; there are " + joined(commands, " and ") +
           ", and cinch FILE compiles" + (help.empty() ? "" : "\n  help: ") + help);
   }

@@ -335,6 +335,12 @@ def sequences_read(s, words, mask):
     yield "triangle", Odd(lambda m, x: (m.fc(x) @ x.mT).masked_fill(torch.triu(torch.ones(5, 5), 1) > 0, -1e4).softmax(-1), fc=fc()), (s,), "aten.triu"
     yield "lower", Odd(lambda m, x: (m.fc(x) @ x.mT).tril(-1) + torch.zeros(5, 5).tril(), fc=fc()), (s,), None
     yield "masked_mean", Odd(masked_mean, fc=fc()), (s, mask), None
+    yield "heads_masked", Odd(lambda m, x, mask: m.fc(m.heads(x, x, x, key_padding_mask=~mask, need_weights=False)[0]),
+        heads=nn.MultiheadAttention(6, 2, batch_first=True), fc=fc()), (s, mask), None
+    yield "heads_hidden", Odd(lambda m, x, hidden: m.fc(m.heads(x, x, x, key_padding_mask=hidden, need_weights=False)[0]),
+        heads=nn.MultiheadAttention(6, 2, batch_first=True), fc=fc()), (s, ~mask), None
+    yield "normalized", Odd(lambda m, x: F.normalize(m.fc(x), dim=-1) @ F.normalize(x, p=1, dim=2).mT + x.norm(dim=(1, 2))[:, None, None], fc=fc()), (s,), None
+    yield "largest_norm", Odd(lambda m, x: m.fc(x).norm(p=3, dim=-1), fc=fc()), (s,), "of order 3"
 
 
 def frozen(module, *names):

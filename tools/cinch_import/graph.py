@@ -80,6 +80,10 @@ class Graph:
             if base(node) != "masked_fill" or node.args[2:] != [float("-inf")] or base(named(node.args[0])) not in ("zeros", "zeros_like"):
                 return None
             hidden = named(node.args[1])
+            if not hidden:  # it is an input of the model
+                type_ = next((each for each in self.inputs if each["name"] == node.args[1].get("node")), None)
+                hidden = type_ and Node({"name": type_["name"], "op": "", "args": [], "out": {"dtype": type_["dtype"], "shape": type_["shape"]},
+                                         "stack": [list(entry) for entry in node.stack]})
             return hidden if hidden and hidden.out["dtype"] == "bool" and hidden.out["shape"] == [{"B": 1}, last] else None
 
         for node in list(self.nodes):
@@ -106,7 +110,7 @@ class Graph:
             if found.name not in kept:
                 kept[found.name] = Node({"name": found.name + "_kept", "op": "aten.logical_not.default", "args": [{"node": found.name}],
                                          "out": found.out, "stack": [list(entry) for entry in found.stack]})
-                self.nodes.insert(self.nodes.index(found) + 1, kept[found.name])
+                self.nodes.insert(self.nodes.index(found) + 1 if found in self.nodes else 0, kept[found.name])
             node.kwargs = {**node.kwargs, "keys": {"node": kept[found.name].name}}
             if len(node.args) > 3:
                 node.args = node.args[:3] + [rest] + node.args[4:]

@@ -1,7 +1,7 @@
 """Reductions, softmax, products, attention."""
 from .node import Refused
 from .ops import axis_of, cast, kept, no_examples, op
-from .values import PRODUCT, SUM, Value, is_batch, letters, number_text
+from .values import ATOM, POWER, PRODUCT, SUM, Value, is_batch, letters, number_text
 
 
 # ---- Sums -----------------------------------------------------------------------------------------------------------------------
@@ -35,6 +35,16 @@ def mean(e, n, x, axes=None, keep=False, **more):
 def sum_(e, n, x, axes=None, keep=False, **more):
     # Sums of whole numbers are not there yet; as f32 they are exact below 2^24.
     return reduce(e, n, "sum", cast(n, x, "f32"), axes, keep)
+
+
+@op("linalg_vector_norm", "norm", merged=True)
+def vector_norm(e, n, x, order=2, axes=None, keep=False, **more):
+    if order not in (1, 2):
+        raise Refused("`%s` of order %s: write it as a sum" % (n.op, number_text(order)))
+    x = cast(n, x, "f32")
+    each = Value("%s ^ 2" % x.inside(ATOM), x.shape, "f32", POWER, merged=x.merged) if order == 2 else Value("abs(%s)" % x.text, x.shape, "f32", merged=x.merged)
+    total = reduce(e, n, "sum", each, axes, keep)
+    return Value("sqrt(%s)" % total.text, total.shape, "f32", merged=total.merged) if order == 2 else total
 
 
 @op("amax", merged=True)
