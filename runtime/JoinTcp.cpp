@@ -185,6 +185,7 @@ void receiveAll(int port) {
     }
     atTheDoor = nullptr;
   }
+  answerSignals(); // from here on the others are told
   tellPlaces(places, verdict);
   awaitMeeting(verdict);
 }
