@@ -116,7 +116,7 @@ static void matchRows(FieldFile &file, const FieldSpec &field, const Shape &inFi
     found *= inFile.dims[i];
   if (inFile.rank == 0)
     fail(kData, "%s: one value without axes; the first axis must count the examples", file.path.text);
-  if (found != wanted && sameAxes(axesOf(inFile, 0), axesOf(field.shape, 0)))
+  if (found != wanted && inFile.count() == wanted && sameAxes(axesOf(inFile, 0), axesOf(field.shape, 0)))
     fail(kData, "%s: field `%s` has shape %s an example; the file has shape %s, where the first axis must count the examples: if it is one example, save it as "
                 "x[None]",
          file.path.text, field.name, describe(field.shape).text, describe(inFile).text);

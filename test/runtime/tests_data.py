@@ -223,6 +223,8 @@ def test_wrong_files(t):
     wrong(["claims 0 axes"], images=b"\0\0\x08\x00" + sound_images[4:])
     wrong(["claims 200 axes"], images=b"\0\0\x08\xc8" + sound_images[4:])
     wrong(["too large"], images=b"\0\0\x08\x04" + b"\xff" * 16)
+    wrong(["`x` has shape [12] an example", "has shape [12], where", "x[None]"], images=programs.idx(8, [12], [0] * 12, "B"))
+    wrong(["`y` is one number", "[150, 10]", "argmax(-1)"], labels=programs.idx(8, [150, 10], [0] * 1500, "B"))
     wrong(["needs 12 values", "[150, 11]"], images=programs.idx(8, [150, 11], [0] * 1650, "B"))
     wrong(["`y`", "149 examples", "`x`", "has 150"], labels=programs.idx(8, [149], labels[:149], "B"))
     wrong(["`y` is i32", "f32"], labels=programs.idx(13, [150], labels, "f"))
