@@ -189,11 +189,23 @@ private:
   // Does a worker have the plan of the one of the next replica? Replicas are alike, but for the first one and the last two, if each has updates of its own,
   // and where messages leave other room.
   bool isAsTheNext(const Candidate &candidate, int w) const;
-  // The planner's problem of a worker; none if it has the plan of another.
+  // The planner's problem of a worker; none if it has the plan of another, or one from before.
   struct Posed {
     DecideOptions options;
     std::optional<PlanProblem> problem;
   };
+  // What was planned before: how long a replica's gradients wait does not matter to the first one.
+  struct Planned {
+    size_t division = 0;
+    int worker = 0;
+    int64_t microbatch = 0;
+    std::vector<solve::PartAction> actions;
+    std::optional<int64_t> arenaBudget;
+    DecideOutcome outcome;
+    mlir::Attribute decision;
+  };
+  const Planned *plannedBefore(const Candidate &candidate, int w) const;
+  std::optional<int64_t> arenaBudgetOf(const Candidate &candidate, int w) const;
   // The problems of all workers; false: some worker provably needs more than `most` bytes, so that nothing needs to be planned.
   bool pose(Candidate &candidate, int64_t most, std::vector<Posed> &problems);
   // `fits`: within the budget.
@@ -237,6 +249,7 @@ private:
   double rival = std::numeric_limits<double>::infinity(); // seconds of another step's best plan
   std::vector<std::pair<int, int>> forced; // (segment, stage): what the user's hints ask for
   std::vector<Division> divisions;
+  std::vector<Planned> planned;
   std::map<std::tuple<std::vector<int>, bool, bool, bool>, size_t> divisionOf;
   std::optional<Candidate> best;
   DecideOutcome neediest;          // of the smallest plan, if none fits

@@ -108,6 +108,20 @@ bool StagePlanner::isAsTheNext(const Candidate &candidate, int w) const {
          (!room || candidate.messages[size_t(w)] == candidate.messages[size_t(next)]);
 }
 
+std::optional<int64_t> StagePlanner::arenaBudgetOf(const Candidate &candidate, int w) const {
+  if (!room)
+    return base.search.arenaBudget;
+  return std::max<int64_t>(0, *room - candidate.messages[size_t(w)]);
+}
+
+const StagePlanner::Planned *StagePlanner::plannedBefore(const Candidate &candidate, int w) const {
+  auto found = llvm::find_if(planned, [&](const Planned &before) {
+    return before.division == candidate.division && before.worker == w && before.microbatch == candidate.microbatch &&
+           before.arenaBudget == arenaBudgetOf(candidate, w) && before.actions == candidate.actions[size_t(w)];
+  });
+  return found == planned.end() ? nullptr : &*found;
+}
+
 // From the last worker on: of replicas it has most, as a rule, so that what does not fit is known soon.
 bool StagePlanner::pose(Candidate &candidate, int64_t most, std::vector<Posed> &problems) {
   problems.resize(size_t(workers()));
@@ -116,7 +130,7 @@ bool StagePlanner::pose(Candidate &candidate, int64_t most, std::vector<Posed> &
     if (partsOf(function) > 1) // one part alone runs in the order of the micro-batches
       mainLoop(function).setActionsAttr(attributeOf(&c.context, candidate.actions[size_t(w)]));
     int64_t messages = candidate.messages[size_t(w)] = messagesOf(candidate, w).messages;
-    if (isAsTheNext(candidate, w))
+    if (isAsTheNext(candidate, w) || plannedBefore(candidate, w))
       continue;
     DecideOptions &wanted = problems[size_t(w)].options = base;
     wanted.search.microbatch = candidate.microbatch;
@@ -124,8 +138,7 @@ bool StagePlanner::pose(Candidate &candidate, int64_t most, std::vector<Posed> &
     wanted.planCache = options.planCache;
     wanted.rowsAsked = options.rowBlocks > 0 ? problem.graph.positions : 0;
     wanted.reservedBytes = bytesToFillPage(function);
-    if (room)
-      wanted.search.arenaBudget = std::max<int64_t>(0, *room - messages);
+    wanted.search.arenaBudget = arenaBudgetOf(candidate, w);
     wanted.hostBudget = options.hostBudget;
     problems[size_t(w)].problem.emplace(function, wanted);
     if (room && problems[size_t(w)].problem->bound() > most - messages)
@@ -154,10 +167,11 @@ bool StagePlanner::plan(Candidate &candidate, bool least, bool &fits) {
     std::optional<PlanProblem> &own = problems[size_t(w)].problem;
     DecideOptions &wanted = problems[size_t(w)].options;
     const bool known = !own;
-    if (Attribute decision = known ? candidate.decisions[size_t(w + workersOfReplica())] : Attribute())
+    const Planned *before = known && !isAsTheNext(candidate, w) ? plannedBefore(candidate, w) : nullptr;
+    if (Attribute decision = before ? before->decision : known ? candidate.decisions[size_t(w + workersOfReplica())] : Attribute())
       function->setAttr(kDecisionAttr, decision);
     const double fastest = room && own ? own->leastSeconds() : 0;
-    DecideOutcome outcome = known ? candidate.outcomes[size_t(w + workersOfReplica())] : own->decide();
+    DecideOutcome outcome = before ? before->outcome : known ? candidate.outcomes[size_t(w + workersOfReplica())] : own->decide();
     if (outcome.internal)
       return false;
     if (!outcome.result.error.empty())
@@ -176,9 +190,12 @@ bool StagePlanner::plan(Candidate &candidate, bool least, bool &fits) {
     smallest = std::max(smallest, needsOfAll[size_t(w)]);
     fits &= outcome.result.feasible && (!room || inPages(need.total()) <= *room);
     lacksRoom |= !fits || (room && own && outcome.result.plan.seconds > fastest * (1 + 1e-9));
-    own.reset();
     candidate.outcomes[size_t(w)] = std::move(outcome);
     candidate.decisions[size_t(w)] = function->getAttr(kDecisionAttr);
+    if (own && options.replicas > 1 && w < workersOfReplica())
+      planned.push_back({candidate.division, w, candidate.microbatch, candidate.actions[size_t(w)], wanted.search.arenaBudget, candidate.outcomes[size_t(w)],
+                         candidate.decisions[size_t(w)]});
+    own.reset();
     if (room && smallest > most) {
       fits = false;
       return true;
