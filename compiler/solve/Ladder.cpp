@@ -54,8 +54,10 @@ struct DeepWork {
   int64_t littleMore = 128, hardlyMore = 1024; // parts of the smallest rung's room, see deepenToSmallest
   int lastTimes = 6;          // times as many tries for the smallest rung: on examples/gpt one start in four led to the best that is known
   size_t mostStarts = 6;      // loops that a rung's search begins from
-  int packings = 3'000;       // of the smallest rung: loops that are packed into its room (on examples/resnet most of the first thousand do not fit) ..
-  int64_t packingWork = 30'000; // .. with so much work beyond the greedy start; more finds hardly more
+  // Of the smallest rung: storages that are placed in loops that are packed into its room (most of the first hundreds of loops do not fit). A storage takes 10 us
+  // where there are 1,400 of them, as on a worker that keeps several micro-batches.
+  int64_t placings = 600'000;
+  int64_t packingWork = 30'000; // of a loop, beyond the greedy start; more finds hardly more
 };
 constexpr DeepWork kDeep;
 } // namespace
@@ -288,12 +290,12 @@ Planner::Loops Planner::startsOf(Refiner &refiner, int rung, const Loops &above,
 
 // Half of the tries are shared out among the starts, the rest goes to the best that comes of them. `serves`: as for Refiner::shake.
 std::vector<int> Planner::shakenFrom(Refiner &refiner, const Loops &starts, int64_t target, int tries, int steps, uint64_t seed,
-                                     const std::function<bool(const std::vector<int> &)> &serves) const {
+                                     const std::function<Serves(const std::vector<int> &)> &serves) const {
   std::vector<int> best = starts.front();
   double least = predictedSeconds(index, refiner.microbatch, best);
   auto take = [&](std::vector<int> loop) {
     double seconds = predictedSeconds(index, refiner.microbatch, loop);
-    if (seconds < least && (!serves || serves(loop)))
+    if (seconds < least && (!serves || serves(loop) == Serves::Yes))
       least = seconds, best = std::move(loop);
   };
   for (const std::vector<int> &start : starts)
@@ -326,7 +328,7 @@ void Planner::addPacked(const SmallestSearch &search) {
   int steps = kRefine.steps(index.loop.size());
   int64_t target = alive + std::max<int64_t>(0, search.room - alive) / 2;
   Refiner refiner(index, b);
-  PackedInto packedInto(index, b, search.room, search.fastest, kDeep.packings, kDeep.packingWork);
+  PackedInto packedInto(index, b, search.room, search.fastest, kDeep.placings, kDeep.packingWork);
   shakenFrom(refiner, startsOf(refiner, search.rung, search.above, target, steps), target, search.tries, steps, seed, std::ref(packedInto));
   if (!packedInto.best)
     return;

@@ -14,6 +14,9 @@ constexpr size_t kMostRefinedKernels = 20'000; // of a loop: the moves would tak
 class LoopCopies;
 class Reorderer;
 
+// Whether a loop serves whoever looks for one.
+enum class Serves { Yes, No, NoneWill };
+
 // Of one micro-batch: the tables of one loop serve the next, since thousands of loops are tried.
 class Refiner {
 public:
@@ -33,8 +36,8 @@ public:
   // them by their places in the loop's order. Nothing is said about bytes.
   Loop withHeld(const Loop &loop, const std::function<std::vector<size_t>(size_t)> &choose);
   // Looks for a faster loop within `target` (`loop` is) by disturbing it and refining what comes of that, so many times; deterministic.
-  // `steps`: as for `shrink`; `serves`: if there, is asked of every loop that is faster than all before that served.
-  Loop shake(Loop loop, int64_t target, int tries, int steps, uint64_t seed, const std::function<bool(const Loop &)> &serves = {});
+  // `steps`: as for `shrink`; `serves`: if there, is asked of every loop that is faster than all before that served. It ends where no other one will serve.
+  Loop shake(Loop loop, int64_t target, int tries, int steps, uint64_t seed, const std::function<Serves(const Loop &)> &serves = {});
 
   const GraphIndex &index;
   const int64_t microbatch;

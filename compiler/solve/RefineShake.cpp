@@ -54,7 +54,7 @@ Refiner::Loop Refiner::lowered(Loop loop, int64_t low, int64_t target, int steps
   return loop.empty() ? loop : fill((*reordered)(loop, false, 2), target);
 }
 
-Refiner::Loop Refiner::shake(Loop loop, int64_t target, int tries, int steps, uint64_t seed, const std::function<bool(const Loop &)> &serves) {
+Refiner::Loop Refiner::shake(Loop loop, int64_t target, int tries, int steps, uint64_t seed, const std::function<Serves(const Loop &)> &serves) {
   Random random = Random::seeded(seed);
   double plain = predictedSeconds(index, microbatch, index.loop), now = predictedSeconds(index, microbatch, loop), least = now;
   Loop best = loop;
@@ -65,7 +65,10 @@ Refiner::Loop Refiner::shake(Loop loop, int64_t target, int tries, int steps, ui
     if (next.empty())
       continue;
     double seconds = predictedSeconds(index, microbatch, next);
-    if (seconds < least && serves && !serves(next))
+    const Serves answer = seconds < least && serves ? serves(next) : Serves::Yes;
+    if (answer == Serves::NoneWill)
+      break;
+    if (answer == Serves::No)
       continue;
     double cooler = 1 - double(i) / tries;
     if (seconds < now + 4 * smallShare(random, 3) * kSizes.slower * cooler * (least - plain))

@@ -15,6 +15,8 @@
 
 namespace cinch::solve {
 
+enum class Serves; // Refine.h
+
 class Refiner;
 
 struct SearchOptions {
@@ -147,7 +149,7 @@ private:
   void addPacked(const SmallestSearch &);
   Loops startsOf(Refiner &, int rung, const Loops &above, int64_t target, int steps) const;
   std::vector<int> shakenFrom(Refiner &, const Loops &starts, int64_t target, int tries, int steps, uint64_t seed,
-                              const std::function<bool(const std::vector<int> &)> &serves) const;
+                              const std::function<Serves(const std::vector<int> &)> &serves) const;
   std::vector<int> lowerEnd(int64_t microbatch, double &fastest) const;
   // `deep`: with those of `deepen` and between rungs that such a budget knows.
   std::vector<int> ladderOf(int64_t microbatch, bool deep = false, int64_t arenaBudget = INT64_MAX) const;

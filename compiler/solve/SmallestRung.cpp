@@ -11,25 +11,28 @@ Loops startsOf(Refiner &refiner, std::vector<int> own, const Loops &above, int64
   return starts;
 }
 
-PackedInto::PackedInto(const GraphIndex &index, int64_t b, int64_t room, double fastest, int packings, int64_t work)
-    : index(index), microbatch(b), room(room), fastest(fastest), left(packings) {
+PackedInto::PackedInto(const GraphIndex &index, int64_t b, int64_t room, double fastest, int64_t placings, int64_t work)
+    : index(index), microbatch(b), room(room), fastest(fastest), left(placings) {
   int64_t persistent = 0;
   for (size_t v = 0; v < index.graph.buffers.size(); ++v)
     persistent += index.persistent[v] ? index.graph.buffers[v].bytes(b) : 0;
   limits.work = work, limits.capacity = room - persistent, limits.onlyWithin = true;
 }
 
-bool PackedInto::operator()(const std::vector<int> &loop) {
+Serves PackedInto::operator()(const std::vector<int> &loop) {
   double seconds = predictedSeconds(index, microbatch, loop);
   if (best && seconds >= best->seconds) // on the way to something faster
-    return true;
-  if (seconds < fastest || left-- <= 0)
-    return false;
+    return Serves::Yes;
+  if (left <= 0)
+    return Serves::NoneWill;
+  if (seconds < fastest)
+    return Serves::No;
   Plan plan = evaluate(index, {microbatch, loop}, limits);
+  left -= int64_t(plan.decision.storages.size());
   if (!plan.error.empty() || plan.decision.arenaBytes > room)
-    return false;
+    return Serves::No;
   best = std::make_shared<Plan>(std::move(plan)), bestLoop = loop;
-  return true;
+  return Serves::Yes;
 }
 
 } // namespace cinch::solve

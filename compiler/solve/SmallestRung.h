@@ -19,10 +19,10 @@ Loops startsOf(Refiner &, std::vector<int> own, const Loops &above, int64_t targ
 // count, quickly. It is asked for loops that get faster and faster.
 class PackedInto {
 public:
-  // `room`: bytes of the arena. Of loops faster than `fastest` none counts. At most `packings` are tried, each with so much work beyond the
-  // greedy start.
-  PackedInto(const GraphIndex &, int64_t microbatch, int64_t room, double fastest, int packings, int64_t work);
-  bool operator()(const std::vector<int> &loop);
+  // `room`: bytes of the arena. Of loops faster than `fastest` none counts. Loops are tried until `placings` storages have been placed, each with so much
+  // work beyond the greedy start.
+  PackedInto(const GraphIndex &, int64_t microbatch, int64_t room, double fastest, int64_t placings, int64_t work);
+  Serves operator()(const std::vector<int> &loop);
   std::shared_ptr<Plan> best; // the fastest that was packed; null: none
   std::vector<int> bestLoop;
 
@@ -30,7 +30,7 @@ private:
   const GraphIndex &index;
   int64_t microbatch, room;
   double fastest;
-  int left;
+  int64_t left; // storages to place
   ArenaLimits limits;
 };
 
