@@ -194,8 +194,13 @@ private:
     if (c == ' ' || c == '\t' || c == '\r') {
       ++pos;
     } else if (c == '/' && at(1) == '/') {
+      const uint32_t begin = pos;
       while (pos < text.size() && text[pos] != '\n')
         ++pos;
+      const llvm::StringRef said = llvm::StringRef(text.data() + begin + 2, pos - begin - 2).trim();
+      if (!startsLine && !said.empty() && said.find_first_not_of("0123456789") == llvm::StringRef::npos) // whole division elsewhere
+        diags.warning(Code::W0104, span(begin, pos), "`//` begins a comment: " + said.str() + " is not read")
+            .help("a quotient is x / " + said.str() + "; rounded down, floor(x / " + said.str() + ")");
     } else if (c == '/' && at(1) == '*') {
       uint32_t begin = pos;
       size_t end = text.find("*/", pos + 2);
