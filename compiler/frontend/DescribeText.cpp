@@ -4,6 +4,7 @@
 
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/xxhash.h"
+#include <algorithm>
 
 namespace cinch {
 
@@ -19,9 +20,10 @@ public:
   }
   std::string of(Span span) const {
     std::string result;
-    for (const Token &token : tokens)
-      if (token.kind != TokenKind::NL && token.span.begin >= span.begin && token.span.end <= span.end && token.span.end > token.span.begin)
-        result += (result.empty() ? "" : " ") + std::string(text.substr(token.span.begin, token.span.end - token.span.begin));
+    auto token = std::lower_bound(tokens.begin(), tokens.end(), span.begin, [](const Token &each, uint32_t begin) { return each.span.begin < begin; });
+    for (; token != tokens.end() && token->span.begin < span.end; ++token)
+      if (token->kind != TokenKind::NL && token->span.end <= span.end && token->span.end > token->span.begin)
+        result += (result.empty() ? "" : " ") + std::string(text.substr(token->span.begin, token->span.end - token->span.begin));
     return result;
   }
 

@@ -1,6 +1,7 @@
 // ForeignWords.cpp: the table, and what its words match.
 #include "compiler/frontend/ForeignWords.h"
 
+#include <algorithm>
 #include <cctype>
 
 namespace cinch {
@@ -66,15 +67,20 @@ static bool matchesBehind(std::string_view pattern, std::string_view text) {
 const ForeignWord *foreignWord(Code code, std::string_view text, size_t at) {
   if (at > text.size())
     return nullptr;
-  size_t begin = text.rfind('\n', at == 0 ? 0 : at - 1), end = text.find('\n', at);
-  begin = begin == std::string_view::npos || at == 0 ? 0 : begin + 1;
-  std::string_view before = text.substr(begin, at - begin), after = text.substr(at, end == std::string_view::npos ? end : end - at);
+  // Of the line as much as people read; some have thousands of names, each with a message.
+  constexpr size_t kAround = 1000;
+  std::string_view before = text.substr(at > kAround ? at - kAround : 0, std::min(at, kAround)), after = text.substr(at, kAround);
+  if (size_t end = before.rfind('\n'); end != std::string_view::npos)
+    before.remove_prefix(end + 1);
+  after = after.substr(0, after.find('\n'));
   for (const ForeignWord &each : foreignWords()) {
+    if (each.code != code)
+      continue;
     std::string_view word = each.word;
     size_t here = word.find('^');
     if (here == word.npos)
       continue;
-    if (each.code == code && matchesAhead(word.substr(here + 1), after) && matchesBehind(word.substr(0, here), before))
+    if (matchesAhead(word.substr(here + 1), after) && matchesBehind(word.substr(0, here), before))
       return &each;
   }
   return nullptr;

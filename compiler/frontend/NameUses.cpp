@@ -95,20 +95,20 @@ void NameWalk::unknown(const std::string &name, Span span, const char *what) {
   tables.unknown.insert({span.file, span.begin});
   if (fieldsUnknown || !told.insert(name).second) // once a body
     return;
-  std::vector<std::string> candidates = implicitNames();
-  for (const auto &[known, info] : fileScope)
-    candidates.push_back(known);
-  for (const auto &[known, info] : body)
-    candidates.push_back(known);
-  for (const auto &[known, layer] : tables.preludeLayers)
-    candidates.push_back(known);
-  for (const std::vector<std::string> &scope : indexScopes)
-    candidates.insert(candidates.end(), scope.begin(), scope.end());
-  std::sort(candidates.begin(), candidates.end());
   Diagnostic &d = diags.error(Code::E0101, span, std::string("unknown ") + what + " `" + name + "`");
   if (inSlot && !indexScopes.empty() && std::islower(static_cast<unsigned char>(name[0])))
     d.help("an index stands on the left or is bound by a reduction: `sum[" + name + "] ..`");
   else if (diags.errorCount() < 100) { // spelling among thousands of names takes its time
+    std::vector<std::string> candidates = implicitNames();
+    for (const auto &[known, info] : fileScope)
+      candidates.push_back(known);
+    for (const auto &[known, info] : body)
+      candidates.push_back(known);
+    for (const auto &[known, layer] : tables.preludeLayers)
+      candidates.push_back(known);
+    for (const std::vector<std::string> &scope : indexScopes)
+      candidates.insert(candidates.end(), scope.begin(), scope.end());
+    std::sort(candidates.begin(), candidates.end());
     std::string near = didYouMean(name, candidates);
     if (near.empty() && distribution && distribution->span.begin == span.begin)
       near = std::string("there are ") + distributionsText;

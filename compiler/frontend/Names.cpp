@@ -244,11 +244,9 @@ void NameWalk::run(const File &file) {
       for (const Constant &constant : static_cast<const ConstItem &>(*item).constants)
         later.insert(constant.name.text);
     }
-  std::set<std::string> all = later;
+  for (const auto &[name, info] : fileScope)
+    later.erase(name);
   for (const std::unique_ptr<Item> &item : file.items) {
-    later = all;
-    for (const auto &[name, info] : fileScope)
-      later.erase(name);
     switch (item->kind) {
     case ItemKind::Dims:
       for (const Dim &dim : static_cast<const DimsItem &>(*item).dims) {

@@ -164,6 +164,25 @@ def published(name, compiled):
         verdicts.expect(numbers == parameters, "%s: %d parameters" % (name, numbers))
 
 
+def many_names():
+    """A file that a program has written: what is looked up for each name does not grow with their number, or these would take hours."""
+    model = """model net(x: f32[B, W]) -> f32[B, C] {
+  use fc = linear[C]
+%s  return fc(x)
+}
+"""
+    count = 64000
+    files = {
+        "constants": ("".join("const k%d = %d\n" % (i, i) for i in range(count)) + HEAD + model % "" + TAIL, 0),
+        "layers": (HEAD + "".join("layer l%d(x: f32[B, W]) -> f32[B, W] { return x }\n" % i for i in range(count)) + model % "" + TAIL, 0),
+        "unknown names": (HEAD + model % "".join("  w%d = z%d + x\n" % (i, i) for i in range(count)) + TAIL, 1),
+        "sizes in a line": (HEAD.replace("C = 3", "C = 3" + "".join(", a%d = %d" % (i, i + 1) for i in range(count))) + model % "" + TAIL, 0),
+    }
+    for name, (text, code) in files.items():
+        said = programs.call([programs.CINCH, "check", programs.source("many-" + name.split()[0], text)], allowed=(0, 1), timeout=60)
+        verdicts.expect(said.returncode == code, "%s: exit %d" % (name, said.returncode))
+
+
 def main():
     data = programs.FOLDER / "data"
     data.mkdir()
@@ -178,6 +197,7 @@ def main():
     parameters(data)
     odd_numbers()
     many_widths()
+    many_names()
     for name in PUBLISHED:
         published(name, "--long" in sys.argv)
 
