@@ -10,6 +10,7 @@ import tempfile
 
 import tests_archives
 import tests_data
+import tests_kills
 import tests_run
 import tests_state
 import tests_system
@@ -30,7 +31,7 @@ def main():
     times = [int(a.split("=", 1)[1]) for a in sys.argv[1:] if a.startswith("--times=")]
     cases = Cases(folder, archive, *times)
     try:
-        for module in (tests_run, tests_data, tests_archives, tests_state, tests_system, tests_workers, tests_workers_tcp, tests_workers_join,
+        for module in (tests_run, tests_data, tests_archives, tests_state, tests_kills, tests_system, tests_workers, tests_workers_tcp, tests_workers_join,
                        tests_workers_mpi):
             for name, test in list(vars(module).items()):
                 if name.startswith("test_") and (not only or any(o in name for o in only)) and not any(o in name for o in left_out):
