@@ -153,7 +153,7 @@ std::string Elaborator::howToStretch(const Tensor &shorter, Span span, const Ten
   }
   if (next < shorter.axes.size())
     return "the axes of the shorter must be the last axes of the longer; write index notation otherwise, r[i, j] = x[i, j] - y[i]";
-  return "give it axes of 1 where it has none, and stretch them: expand[" + all + "](reshape[" + own + "](" + textOf(span) + "))";
+  return "give the shorter axes of 1 where it has none, and stretch them: expand[" + all + "](reshape[" + own + "](" + textOf(span) + "))";
 }
 
 // Brings all tensors to one shape.

@@ -236,7 +236,7 @@ Value Elaborator::reduceBySize(const Expr &expr, Frame &frame) {
       labelOperand(d, expr.children[0]->span, Value::of(tensor));
       if (found.empty())
         d.help(sameLength(tensor, size.number));
-      if (expr.places.size() == tensor.axes.size()) // of a square, say
+      if (!found.empty() && expr.places.size() == tensor.axes.size()) // of a square
         d.help("all axes are " + std::string(spelling(expr.reduction)) + "[..]");
       else
         d.help("reduce with index names, y[i] = " + std::string(spelling(expr.reduction)) + "[k] x[i, k]");

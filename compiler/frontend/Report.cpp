@@ -69,12 +69,12 @@ std::string Elaborator::originOf(const Number &number) const {
   return text;
 }
 
-// Two sizes have one value and different names.
 Value Elaborator::indexIsNoValue(const std::string &name, Span span, const Frame &frame) {
   report(Code::E0404, span, "index `" + name + "` is no value", frame).help("the numbers along an axis of size N are a tensor: r = range[N], then r[" + name + "]");
   return {};
 }
 
+// Two sizes have one value and different names.
 std::string Elaborator::equalValuesHelp(const Number &a, const Number &b) const {
   auto isName = [](const Number &n) {
     return n.form.size() == 1 && n.form[0].factor == Fraction(1) && n.form[0].names.size() == 1 &&

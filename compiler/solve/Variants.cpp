@@ -152,17 +152,25 @@ SearchResult VariantPlanner::searchSmallest(SearchOptions options, int &chosen) 
   return best;
 }
 
-// A search for what fits goes other ways than one for what is smallest, and may end below it.
+// A search for what fits goes other ways than one for what is smallest, and may end below it. What is named is a budget that was tried: a plan that was
+// found in more bytes than it takes is not always found in as many.
 SearchResult VariantPlanner::confirmed(SearchResult least, SearchOptions options) {
   if (least.feasible || !least.error.empty())
     return least;
-  for (;;) {
-    options.arenaBudget = least.smallestArena - 1;
+  auto within = [&](int64_t budget) { // bytes of what fits; 0: nothing does
+    options.arenaBudget = budget;
     int unused = 0;
-    SearchResult smaller = searchAll(options, unused);
-    if (!smaller.error.empty() || !smaller.feasible)
+    SearchResult result = searchAll(options, unused);
+    return result.error.empty() && result.feasible ? result.plan.decision.arenaBytes : 0;
+  };
+  for (;;) {
+    const int64_t below = least.smallestArena - 1, bytes = within(below);
+    if (!bytes)
       return least;
-    least.smallestArena = smaller.plan.decision.arenaBytes;
+    const bool found = bytes == below || within(bytes);
+    least.smallestArena = found ? bytes : below;
+    if (!found)
+      return least;
   }
 }
 

@@ -40,6 +40,7 @@ private:
   bool mayWin(int i, const SearchOptions &);
   SearchResult searchAll(SearchOptions, int &chosen);
   SearchResult searchSmallest(SearchOptions, int &chosen);
+  // Nothing fits into a byte less than the smallest budget of this, or it is made smaller.
   SearchResult confirmed(SearchResult least, SearchOptions);
   void searchDeeper(SearchOptions, SearchResult &best, int &chosen);
   bool allows(int i, const SearchOptions &) const;
