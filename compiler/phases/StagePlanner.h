@@ -45,10 +45,12 @@ struct Candidate {
   size_t division = 0;
   int64_t microbatch = 1;
   int late = 0; // micro-batches that a replica's gradients of parameters wait for
+  bool deeply = true; // its workers' plans were searched as deeply as they can be
   std::vector<std::vector<solve::Action>> rows;        // of each worker
   std::vector<std::vector<solve::PartAction>> actions; // the same, by the parts of its loop
   std::vector<int> boxes;                              // of each channel
   std::vector<int64_t> messages;                       // of each worker: bytes for them
+  std::vector<int64_t> needs;                          // of each worker: bytes of its arena; none: some worker provably needs more than is of interest
   std::vector<DecideOutcome> outcomes;
   std::vector<mlir::Attribute> decisions;
   std::vector<PlanSeconds> seconds;
@@ -199,6 +201,7 @@ private:
     size_t division = 0;
     int worker = 0;
     int64_t microbatch = 0;
+    bool deeply = true;
     std::vector<solve::PartAction> actions;
     std::optional<int64_t> arenaBudget;
     DecideOutcome outcome;
@@ -210,8 +213,15 @@ private:
   bool pose(Candidate &candidate, int64_t most, std::vector<Posed> &problems);
   // `fits`: within the budget.
   bool plan(Candidate &candidate, bool least, bool &fits);
+  // The plans of all workers, up to one that needs more than `most` bytes; and, if they fit, when the table ends with their seconds.
+  bool planWorkers(Candidate &candidate, int64_t most, bool &fits);
   // When the table ends with the seconds of these plans.
   void price(Candidate &candidate) const;
+  void runTable(Candidate &candidate) const;
+  // Plans of all workers are made quickly first, and deeply where they may be the fastest (StageDeepen.cpp)?
+  bool searchesTwice() const { return room && !options.hostBudget && !options.onlyFits; }
+  void keepToDeepen(const Candidate &candidate);
+  bool deepen();
   // How early it could end (StageBound.cpp).
   bool findBound();
   bool takeStep(Divided &divided);
@@ -252,6 +262,12 @@ private:
   std::vector<Planned> planned;
   std::map<std::tuple<std::vector<int>, bool, bool, bool>, size_t> divisionOf;
   std::optional<Candidate> best;
+  // Planned quickly, without what the plans are.
+  struct Waiting {
+    Candidate candidate;
+    std::vector<PlanSeconds> least; // of each worker, if its plan were as fast as one of a deeper search could be
+  };
+  std::vector<Waiting> waiting;
   DecideOutcome neediest;          // of the smallest plan, if none fits
   std::optional<NeediestCut> neediestCut;
   std::vector<Need> needs;         // of each worker, as far as the entries are chosen

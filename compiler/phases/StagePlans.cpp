@@ -117,7 +117,7 @@ std::optional<int64_t> StagePlanner::arenaBudgetOf(const Candidate &candidate, i
 const StagePlanner::Planned *StagePlanner::plannedBefore(const Candidate &candidate, int w) const {
   auto found = llvm::find_if(planned, [&](const Planned &before) {
     return before.division == candidate.division && before.worker == w && before.microbatch == candidate.microbatch &&
-           before.arenaBudget == arenaBudgetOf(candidate, w) && before.actions == candidate.actions[size_t(w)];
+           before.arenaBudget == arenaBudgetOf(candidate, w) && before.deeply == candidate.deeply && before.actions == candidate.actions[size_t(w)];
   });
   return found == planned.end() ? nullptr : &*found;
 }
@@ -135,6 +135,7 @@ bool StagePlanner::pose(Candidate &candidate, int64_t most, std::vector<Posed> &
     DecideOptions &wanted = problems[size_t(w)].options = base;
     wanted.search.microbatch = candidate.microbatch;
     wanted.search.strategy = strategy;
+    wanted.search.deep = candidate.deeply;
     wanted.planCache = options.planCache;
     wanted.rowsAsked = options.rowBlocks > 0 ? problem.graph.positions : 0;
     wanted.reservedBytes = bytesToFillPage(function);
@@ -147,18 +148,17 @@ bool StagePlanner::pose(Candidate &candidate, int64_t most, std::vector<Posed> &
   return true;
 }
 
-bool StagePlanner::plan(Candidate &candidate, bool least, bool &fits) {
-  Division &division = divisions[candidate.division];
-  Divided &divided = division.train;
+bool StagePlanner::planWorkers(Candidate &candidate, int64_t most, bool &fits) {
+  Divided &divided = divisions[candidate.division].train;
   fits = true;
-  int64_t smallest = 0, most = mostOfInterest(least);
-  std::vector<int64_t> needsOfAll(size_t(workers()), 0);
+  candidate.needs.assign(size_t(workers()), 0);
   candidate.messages.resize(size_t(workers()));
   candidate.outcomes.resize(size_t(workers()));
   candidate.decisions.resize(size_t(workers()));
   std::vector<Posed> problems;
   if (!pose(candidate, most, problems)) {
     fits = false, lacksRoom = true;
+    candidate.needs.clear();
     return true;
   }
   for (int w = workers() - 1; w >= 0; --w) {
@@ -186,30 +186,41 @@ bool StagePlanner::plan(Candidate &candidate, bool least, bool &fits) {
     }
     need = without(need, outcome);
     need.include({outcome.result.smallestArena, 0});
-    needsOfAll[size_t(w)] = inPages(need.total());
-    smallest = std::max(smallest, needsOfAll[size_t(w)]);
-    fits &= outcome.result.feasible && (!room || inPages(need.total()) <= *room);
+    const int64_t bytes = candidate.needs[size_t(w)] = inPages(need.total());
+    fits &= outcome.result.feasible && (!room || bytes <= *room);
     lacksRoom |= !fits || (room && own && outcome.result.plan.seconds > fastest * (1 + 1e-9));
     candidate.outcomes[size_t(w)] = std::move(outcome);
     candidate.decisions[size_t(w)] = function->getAttr(kDecisionAttr);
     if (own && options.replicas > 1 && w < workersOfReplica())
-      planned.push_back({candidate.division, w, candidate.microbatch, candidate.actions[size_t(w)], wanted.search.arenaBudget, candidate.outcomes[size_t(w)],
-                         candidate.decisions[size_t(w)]});
+      planned.push_back({candidate.division, w, candidate.microbatch, candidate.deeply, candidate.actions[size_t(w)], wanted.search.arenaBudget,
+                         candidate.outcomes[size_t(w)], candidate.decisions[size_t(w)]});
     own.reset();
-    if (room && smallest > most) {
+    if (room && bytes > most) {
       fits = false;
       return true;
     }
   }
-  if (least && smallest < c.workers.smallest) {
-    c.workers.smallest = smallest;
-    size_t most = size_t(llvm::max_element(needsOfAll) - needsOfAll.begin());
-    neediest = candidate.outcomes[most];
-    neediestCut = NeediestCut{candidate.microbatch, division.layout.handsOut, stageWorker(int(most)), division.layout.stageOf};
+  if (fits)
+    price(candidate);
+  return true;
+}
+
+bool StagePlanner::plan(Candidate &candidate, bool least, bool &fits) {
+  candidate.deeply = !searchesTwice();
+  if (!planWorkers(candidate, mostOfInterest(least), fits))
+    return false;
+  const auto most = std::max_element(candidate.needs.begin(), candidate.needs.end());
+  if (least && most != candidate.needs.end() && *most < c.workers.smallest) {
+    const auto worker = size_t(most - candidate.needs.begin());
+    c.workers.smallest = *most;
+    neediest = candidate.outcomes[worker];
+    const StageLayout &layout = divisions[candidate.division].layout;
+    neediestCut = NeediestCut{candidate.microbatch, layout.handsOut, stageWorker(int(worker)), layout.stageOf};
   }
   if (!fits)
     return true;
-  price(candidate);
+  if (!candidate.deeply)
+    keepToDeepen(candidate);
   if (!best || candidate.makespan < best->makespan)
     best = std::move(candidate);
   return true;
@@ -217,14 +228,21 @@ bool StagePlanner::plan(Candidate &candidate, bool least, bool &fits) {
 
 void StagePlanner::price(Candidate &candidate) const {
   const Divided &divided = divisions[candidate.division].train;
+  candidate.seconds.clear();
+  for (auto [outcome, function] : llvm::zip(candidate.outcomes, divided.functions))
+    candidate.seconds.push_back(secondsOf(outcome, partsOf(function)));
+  runTable(candidate);
+}
+
+void StagePlanner::runTable(Candidate &candidate) const {
+  const Divided &divided = divisions[candidate.division].train;
   std::vector<std::vector<double>> seconds;
   std::vector<double> begin;
   double before = 0, behind = 0; // the gate, where all wait for all, stands between the loop and the updates
-  for (auto [outcome, function] : llvm::zip(candidate.outcomes, divided.functions)) {
-    candidate.seconds.push_back(secondsOf(outcome, partsOf(function)));
-    seconds.push_back(candidate.seconds.back().parts);
-    begin.push_back(candidate.seconds.back().before);
-    before = std::max(before, begin.back()), behind = std::max(behind, candidate.seconds.back().behind);
+  for (const PlanSeconds &own : candidate.seconds) {
+    seconds.push_back(own.parts);
+    begin.push_back(own.before);
+    before = std::max(before, own.before), behind = std::max(behind, own.behind);
   }
   // Replicas hand sums on in the midst of a part's work, and shards exchange what they have.
   solve::ChannelProblem table = channelProblem(divided, candidate.actions, seconds,

@@ -46,7 +46,7 @@ bool StagePlanner::search(bool least, double fastest) {
   for (int64_t microbatch : order)
     if (!c.refused && !(options.onlyFits && best) && !tryMicrobatch(microbatch, least))
       return false;
-  return true;
+  return c.refused || deepen();
 }
 
 void StagePlanner::refuseAll() {
@@ -226,7 +226,7 @@ bool StagePlanner::tryMicrobatch(int64_t microbatch, bool least) {
     return tryCuts(table, microbatch, true, least, fitsHanded);
   if (!tryCuts(table, microbatch, false, least, fits))
     return false;
-  if (c.refused || !mayHandOut() || (fits && !least && !updatesMatter(*best)))
+  if (c.refused || !mayHandOut() || (fits && !least && !lacksRoom && !updatesMatter(*best)))
     return true;
   return tryCuts(table, microbatch, true, least, fitsHanded);
 }
@@ -274,9 +274,9 @@ bool StagePlanner::searchNearLeast() {
         return false;
     }
     if (c.workers.smallest == smallest)
-      return true;
+      break;
   }
-  return true;
+  return c.refused || deepen();
 }
 
 // Each border of a stage of the worker that needs most, moved by 1, 2, 4, .. segments; the nearest come first.

@@ -164,17 +164,17 @@ std::optional<CachedSearch> PlanCache::find(const Graphs &graphs, const SearchOp
     return std::nullopt;
   auto name = object->getString("name");
   auto smallest = object->getInteger("smallest"), bound = object->getInteger("bound");
-  auto secondsBound = object->getNumber("seconds_bound");
+  auto secondsBound = object->getNumber("seconds_bound"), deeperBound = object->getNumber("deeper_bound");
   auto variant = object->getInteger("variant");
   if (!variant || *variant < 0 || size_t(*variant) >= graphs.size())
     return std::nullopt;
   found.variant = int(*variant);
-  if (!name || !smallest || !bound || !secondsBound)
+  if (!name || !smallest || !bound || !secondsBound || !deeperBound)
     return std::nullopt;
   result.name = name->str();
   result.smallestArena = *smallest;
   result.bound = *bound;
-  result.secondsBound = *secondsBound;
+  result.secondsBound = *secondsBound, result.deeperBound = *deeperBound;
   if (const Array *points = object->getArray("trade_off"))
     for (const llvm::json::Value &value : *points) {
       const Object *point = value.getAsObject();
@@ -221,6 +221,7 @@ void PlanCache::keep(const Graphs &graphs, const SearchOptions &options, uint64_
                 {"smallest", result.smallestArena},
                 {"bound", result.bound},
                 {"seconds_bound", result.secondsBound},
+                {"deeper_bound", result.deeperBound},
                 {"trade_off", std::move(points)}};
   std::string text;
   llvm::raw_string_ostream(text) << llvm::json::Value(std::move(object)) << "\n";

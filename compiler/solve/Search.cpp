@@ -266,6 +266,32 @@ std::string Planner::adviceFor(const SearchOptions &options) {
   return advice;
 }
 
+std::vector<Planner::Size> Planner::sizesByTime(const std::vector<int64_t> &allowed, const SearchOptions &options) const {
+  std::vector<Size> sizes;
+  for (int64_t b : allowed)
+    sizes.push_back({b, memoryBound(b), secondsBound(b, options.arenaBudget)});
+  std::stable_sort(sizes.begin(), sizes.end(), [](const Size &x, const Size &y) { return x.seconds < y.seconds; });
+  return sizes;
+}
+
+double Planner::deeperBound(const SearchOptions &options) {
+  double least = options.fasterThan;
+  if (!isFree(options) || !options.arenaBudget)
+    return least;
+  std::string error;
+  for (const Size &size : sizesByTime(sizesOf(options, error), options)) {
+    if (size.bound > *options.arenaBudget || size.seconds >= options.fasterThan)
+      continue;
+    addMicrobatch(size.microbatch);
+    refineMicrobatch(size.microbatch);
+    if (const Gap *gap = gapAt(size.microbatch, *options.arenaBudget))
+      least = std::min(least, gap->seconds);
+    if (double fastest; !lowerEnd(size.microbatch, fastest).empty())
+      least = std::min(least, fastest);
+  }
+  return least;
+}
+
 SearchResult Planner::search(const SearchOptions &options) {
   SearchResult result;
   std::vector<int> chosen; // of a named strategy
@@ -274,14 +300,11 @@ SearchResult Planner::search(const SearchOptions &options) {
   std::vector<int64_t> allowed = sizesOf(options, result.error);
   if (!result.error.empty() || allowed.empty())
     return result;
-  result.bound = INT64_MAX, result.secondsBound = INT64_MAX;
-  std::vector<Size> sizes;
-  for (int64_t b : allowed) {
-    sizes.push_back({b, memoryBound(b), secondsBound(b, options.arenaBudget)});
-    result.bound = std::min(result.bound, sizes.back().bound);
-    result.secondsBound = std::min(result.secondsBound, sizes.back().seconds);
-  }
-  std::stable_sort(sizes.begin(), sizes.end(), [](const Size &x, const Size &y) { return x.seconds < y.seconds; });
+  result.bound = INT64_MAX;
+  const std::vector<Size> sizes = sizesByTime(allowed, options);
+  for (const Size &size : sizes)
+    result.bound = std::min(result.bound, size.bound);
+  result.secondsBound = sizes.front().seconds;
   int best = fastestWithin(options, sizes, chosen);
   if (best < 0 && !options.smallest) {
     result.smallestArena = INT64_MAX;

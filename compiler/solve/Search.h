@@ -62,6 +62,7 @@ struct SearchResult {
   int64_t smallestArena = 0;
   int64_t bound = 0;         // proven: no order and no recomputation under these options needs less
   double secondsBound = 0;   // proven: no plan under these options is predicted faster
+  double deeperBound = 0;    // no plan that a deeper search under these options could find is predicted faster; the plan's own seconds: there is none
   // If nothing fits: what is alive at the peak of the smallest plan, and what would help (empty: only a larger budget).
   std::vector<LiveBuffer> holders;
   std::string advice;
@@ -81,6 +82,8 @@ public:
   // Packs a feasible result as well as it can be: which plan it is depends on nothing but the time of those that fit,
   // and how it is packed on nothing but the plan.
   void packForShipping(SearchResult &) const;
+  // Behind a search that was not deep: what no plan is faster than that a deep one with these options could find. At most `fasterThan`.
+  double deeperBound(const SearchOptions &);
   // The plans that no other beats in both memory and time, by rising memory.
   std::vector<LadderSchedule> ladder(const SearchOptions &);
   std::vector<LadderPoint> tradeOff(const SearchOptions &);
@@ -110,6 +113,7 @@ private:
     int64_t microbatch, bound;
     double seconds;
   };
+  std::vector<Size> sizesByTime(const std::vector<int64_t> &allowed, const SearchOptions &) const;
   int fastestWithin(const SearchOptions &, const std::vector<Size> &, const std::vector<int> &chosen);
   int smallestOf(const SearchOptions &, std::vector<Size>, const std::vector<int> &chosen, bool thorough, int64_t &bytes);
   std::string adviceFor(const SearchOptions &);

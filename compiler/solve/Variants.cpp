@@ -55,10 +55,16 @@ SearchResult VariantPlanner::search(const SearchOptions &asked, bool whole, int 
   SearchResult best = searchAll(options, chosen);
   if (!best.error.empty())
     return best;
+  if (!best.feasible && asked.smallest) {
+    SearchResult least = confirmed(searchSmallest(asked, chosen), options);
+    least.deeperBound = least.plan.seconds; // if it fits after all
+    return least;
+  }
   if (!best.feasible)
-    return asked.smallest ? confirmed(searchSmallest(asked, chosen), options) : best;
+    return best;
   if (asked.deep)
     searchDeeper(options, best, chosen);
+  best.deeperBound = asked.deep ? best.plan.seconds : deeperBound(options, best.plan.seconds);
   if (asked.ship)
     planner(chosen).packForShipping(best);
   if (!asked.smallest || !whole)
@@ -172,6 +178,14 @@ SearchResult VariantPlanner::confirmed(SearchResult least, SearchOptions options
     if (!found)
       return least;
   }
+}
+
+double VariantPlanner::deeperBound(SearchOptions options, double least) {
+  options.fasterThan = least;
+  for (int i = 0; i < int(variants.size()); ++i)
+    if (allows(i, options) && mayWin(i, options))
+      least = std::min(least, planner(i).deeperBound(options));
+  return least;
 }
 
 // When it is known what all of them offer, only those search on that may still win.

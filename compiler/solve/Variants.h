@@ -43,6 +43,7 @@ private:
   // Nothing fits into a byte less than the smallest budget of this, or it is made smaller.
   SearchResult confirmed(SearchResult least, SearchOptions);
   void searchDeeper(SearchOptions, SearchResult &best, int &chosen);
+  double deeperBound(SearchOptions, double seconds); // SearchResult::deeperBound of a plan of so many seconds
   bool allows(int i, const SearchOptions &) const;
 
   std::vector<Variant> variants;

@@ -141,13 +141,13 @@ def try_model(model, options, count, seed):
         verdicts.expect(other is None or plan["seconds"] <= other["seconds"], "%s: auto is not slower than %s at %d" % (model, named, budget))
 
 
-def try_cuts(model, options):
+def try_cuts(model, options, worst=1.05, parts=8, most=None):
     """Of several workers the cut is guessed before it is planned. So a larger budget may have a slower plan than a smaller one, but not by much."""
     low, whole = refused(model, options)[0], planned(model, options, None)
-    high, best = whole["memory"], float("inf")
-    for eighth in range(9):
-        seconds = planned(model, options, low + (high - low) * eighth // 8)["seconds"]
-        verdicts.expect(seconds <= 1.05 * best, "%s: %g s with %d eighths of the way from the smallest budget, %g with fewer" % (model, seconds, eighth, best))
+    high, best = int(most * low) if most else whole["memory"], float("inf")
+    for part in range(parts + 1):
+        seconds = planned(model, options, low + (high - low) * part // parts)["seconds"]
+        verdicts.expect(seconds <= worst * best, "%s: %g s with %d/%d of the way from the smallest budget, %g with less" % (model, seconds, part, parts, best))
         best = min(best, seconds)
 
 
@@ -171,6 +171,7 @@ def main():
     two = ["--stages", "2", "--max-threads", "2"]
     try_cuts("test/execute/programs/random/batch-axis-last.cinch", two)
     try_cuts("bench/models/lstm.cinch", [*two, *"-D B=16 -D T=32 -D V=256 -D H=64".split()])
+    try_cuts("examples/gpt/gpt.cinch", "-D N=2 -D D=64 -D A=2 -D T=64 --replicas 2 --max-threads 2".split(), 1.01, 12, 1.36)
     verdicts.finish()
 
 

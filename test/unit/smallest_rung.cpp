@@ -7,6 +7,7 @@
 #include "compiler/solve/Random.h"
 #include "compiler/solve/Search.h"
 #include "compiler/solve/SmallestRung.h"
+#include "compiler/solve/Variants.h"
 
 #include <algorithm>
 #include <map>
@@ -101,6 +102,25 @@ static bool testSmallest(const std::string &name, const StepGraph &g) {
   return with.plan.seconds < without.plan.seconds * 0.999;
 }
 
+// A search that is not deep says what a deep one could find at most. Returns whether the deep one finds something.
+static bool testDeeperBound(const std::string &name, const StepGraph &g, double times) {
+  Case one;
+  Variant whole;
+  whole.rows.graph = g;
+  SearchOptions options;
+  options.arenaBudget = 0;
+  options.arenaBudget = int64_t(double(Planner(g).search(options).smallestArena) * times);
+  int chosen = 0;
+  SearchResult deep = VariantPlanner({whole}).search(options, false, chosen);
+  options.deep = false;
+  SearchResult quick = VariantPlanner({whole}).search(options, false, chosen);
+  const double bound = quick.deeperBound;
+  expect(deep.feasible && quick.feasible && bound > 0 && bound <= deep.plan.seconds && bound <= quick.plan.seconds && deep.deeperBound == deep.plan.seconds,
+         name + ": " + std::to_string(bound) + " s at least, found " + std::to_string(deep.plan.seconds) + " and quickly " + std::to_string(quick.plan.seconds));
+  expect(times < 100 || bound == quick.plan.seconds, name + ": with memory for all there is nothing to find");
+  return deep.plan.seconds < quick.plan.seconds;
+}
+
 // Every micro-batch has a smallest rung of its own. What one budget lets search changes no answer to another, and a larger budget is not slower.
 static void testBudgets(const std::string &name, const StepGraph &g, const std::vector<double> &all = {1.3, 1.05, 1.02, 1.0, 1.003, 1.01, 1.007}) {
   SearchOptions options;
@@ -162,6 +182,12 @@ int main() {
   testStarts("transformer 3", transformer(3, 64, 32, 256, 8));
   testBudgets("dense 40", denseChain(40, 4096, 32));
   testBudgets("tangle", tangle(2, 26), {1.05, 1.0, 1.01});
+  int deeper = 0;
+  for (double times : {1.0, 1.1, 100.0}) {
+    deeper += testDeeperBound("dense 40", denseChain(40, 4096, 32), times);
+    deeper += testDeeperBound("transformer 4", transformer(4, 64, 64, 128, 32), times);
+  }
+  expect(deeper > 0, "a deep search finds something");
   int faster = 0;
   faster += testSmallest("dense 40", denseChain(40, 4096, 32));
   faster += testSmallest("dense 9", denseChain(9, 8, 64));
