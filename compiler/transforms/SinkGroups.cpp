@@ -62,6 +62,8 @@ private:
   void visit(Operation *op) {
     if (auto reshape = dyn_cast<nn::ReshapeOp>(op); reshape && nn::batchGroup(reshape.getX().getType()) > 1)
       return leaveGroups(reshape);
+    if (auto reshape = dyn_cast<nn::ReshapeOp>(op); reshape && nn::batchGroup(reshape.getType()) > 1)
+      return enterGroups(reshape);
     int64_t group = 1;
     for (Value operand : op->getOperands())
       if (auto found = grouped.find(operand); found != grouped.end() && group == 1)
@@ -89,6 +91,12 @@ private:
       return;
     auto wanted = groupedType(type, group);
     grouped[op.getResult()] = wanted == op.getX().getType() ? op.getX() : nn::ReshapeOp::create(b, op.getLoc(), wanted, op.getX()).getResult();
+  }
+
+  // Examples become groups, which they may have been before.
+  void enterGroups(nn::ReshapeOp op) {
+    if (auto found = grouped.find(op.getX()); found != grouped.end() && found->second.getType() == op.getType())
+      op.getResult().replaceAllUsesWith(found->second);
   }
 
   // `op` has given `value`, on groups. `sinks`: whoever reads it may go on with them.

@@ -85,6 +85,17 @@ def moved(u, v, g):
     return (m**2).mean() + (np.tanh(w)[:, None] * rows(w, g)).mean()
 
 
+def of_groups(u, v, g):
+    k = rows(rows(v, g), g)
+    m = np.einsum("bd,bijd->bij", u, k)
+    return (m**2 * rows(place(u, g), g)[:, None]).mean() + (u[:, None, None] * np.sin(k)).mean()
+
+
+def in_others(u, v):
+    w = rows(np.tanh(rows(v, 3)), 2)
+    return np.einsum("bd,bijd->bij", u, w).mean() + (u[:, None, None] * w).mean()
+
+
 SCORES = "  r = group_all(v, group = G)\n  s[b, j] = sum[d] u[b, d] * r[b, j, d]\n"
 # name -> (group, text, the same in NumPy of u, v, y; None: it draws)
 LOSSES = {
@@ -122,6 +133,19 @@ LOSSES = {
         "  a = cross_entropy(s, group_place(group = 2))\n  e = cross_entropy(t, group_place(group = E))\n"
         "  w = group_all(t, group = 2)\n  m[b, i, j] = s[b, i] * w[b, i, j]\n  loss = mean[B] (a * e) + mean[B, E, G] m",
         lambda u, v, y: several(u, v),
+    ),
+    "groups of groups": (
+        4,
+        "  k = group_all(group_all(v, group = G), group = G)\n  at = group_all(group_place(group = G), group = G)\n"
+        "  m[b, i, j] = sum[d] u[b, d] * k[b, i, j, d]\n  f[b, i, j, d] = u[b, d] * sin(k[b, i, j, d])\n"
+        "  loss = (mean[b, i, j] (m[b, i, j] ^ 2 * f32(at[b, j]))) + mean[b, i, j, d] f[b, i, j, d]",
+        lambda u, v, y: of_groups(u, v, 4),
+    ),
+    "groups in other groups": (
+        2,
+        "  w = group_all(tanh(group_all(v, group = E)), group = 2)\n  m[b, i, j] = sum[d] u[b, d] * w[b, i, j, d]\n"
+        "  f[b, i, j, d] = u[b, d] * w[b, i, j, d]\n  loss = (mean[b, i, j] m[b, i, j]) + mean[b, i, j, d] f[b, i, j, d]",
+        lambda u, v, y: in_others(u, v),
     ),
     "vectors": (
         4,
@@ -182,7 +206,7 @@ def difference(loss, parameters, path, at, batch):
 
 def together(name):
     group = LOSSES[name][0]
-    return 6 if name == "several groups" else group
+    return 6 if name in ("several groups", "groups in other groups") else group
 
 
 def in_f64(name, data):
