@@ -78,7 +78,7 @@ public:
     Row row{b, op.getLogits(), int64_t(op.getAxis())};
     double smooth = op.getSmooth().convertToDouble(), classes = double(nn::tensorOf(row.x).getDimSize(row.axis));
     Value m = row.max();
-    Value l = b.add(m, b.make<nn::LogOp>(row.sum(row.exp(m))));
+    Value log = b.make<nn::LogOp>(row.sum(row.exp(m)));
     Value label = insideLabel(op.getY(), op.getExcept());
     // x[.., y ..]: every axis of y is a label of its own.
     Builder attributes(op.getContext());
@@ -91,12 +91,13 @@ public:
     Attribute lists = attributes.getDenseI64ArrayAttr(yLabels);
     Value chosen = b.make<nn::GatherOp>(row.x, ValueRange{label}, attributes.getDenseI64ArrayAttr(xLabels),
                                         attributes.getArrayAttr(lists));
-    Value loss;
+    // Differences from the largest keep their digits, however large the logits are.
+    Value below = b.sub(m, chosen), loss;
     if (smooth == 0) {
-      loss = b.sub(l, chosen);
+      loss = b.add(log, below);
     } else {
-      Value first = b.sub(l, b.mul(b.like(chosen, 1 - smooth), chosen));
-      loss = b.sub(first, b.mul(b.like(chosen, smooth / classes), row.sum(row.x)));
+      Value first = b.add(log, b.mul(b.like(below, 1 - smooth), below));
+      loss = b.sub(first, b.mul(b.like(below, smooth / classes), row.sum(b.sub(row.x, row.spread(m)))));
     }
     if (op.getExcept())
       loss = b.where(isExcept(op.getY(), *op.getExcept()), b.like(loss, 0), loss);

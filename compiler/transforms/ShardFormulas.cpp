@@ -59,19 +59,18 @@ Value ShardBuilder::crossEntropy(nn::CrossEntropyOp op, const Way &way) {
       return reduce(b, nn::Reduction::Sum, b.where(isLabel, x, b.like(x, 0)));
     }));
     if (smooth != 0)
-      scores.push_back(onShard(op, t, [&](nn::GradientBuilder &b) { return reduce(b, nn::Reduction::Sum, x); }));
+      scores.push_back(onShard(op, t, [&](nn::GradientBuilder &b) { return reduce(b, nn::Reduction::Sum, b.sub(x, spread(b, m, x))); }));
   }
   Value sum = overShards(op, sums), chosen = overShards(op, labels), all = smooth != 0 ? overShards(op, scores) : Value();
   return onShard(op, -1, [&](nn::GradientBuilder &b) -> Value {
-    Value l = b.make<nn::AddOp>(m, b.make<nn::LogOp>(sum).getResult());
-    Value loss;
+    Value log = b.make<nn::LogOp>(sum), below = b.sub(m, chosen), loss;
     if (smooth == 0)
-      loss = b.make<nn::SubOp>(l, chosen);
+      loss = b.add(log, below);
     else
-      loss = b.sub(b.sub(l, b.mul(b.like(chosen, 1 - smooth), chosen)), b.mul(b.like(all, smooth / classes), all));
+      loss = b.sub(b.add(log, b.mul(b.like(below, 1 - smooth), below)), b.mul(b.like(all, smooth / classes), all));
     if (op.getExcept()) {
       Value y = whole(op.getY());
-      loss = b.where(b.compare(nn::Comparison::EQ, y, b.like(y, double(*op.getExcept()))), b.like(loss, 0), loss);
+      loss = b.where(b.compare(nn::Comparison::EQ, y, b.like(y, double(int64_t(*op.getExcept())))), b.like(loss, 0), loss);
     }
     return loss;
   });

@@ -391,8 +391,8 @@ def NN_ArgMinOp : NN_RowOp<"argmin", "lowest index of the smallest along an axis
 def NN_CrossEntropyOp : NN_Op<"cross_entropy", [Derivative, Infers]> {
   let summary = "-log softmax(logits)[y] along an axis, with label smoothing";
   let description = [{
-    With m = max(x), l = m + log(sum(exp(x - m))), s = smooth, C classes: l - x[y] if s = 0, else
-    (l - (1 - s) * x[y]) - (s / C) * sum(x). Where y = `except` the result is 0 and has no gradient.
+    With m = max(x), l = log(sum(exp(x - m))), s = smooth, C classes: l + (m - x[y]) if s = 0, else
+    (l + (1 - s) * (m - x[y])) - (s / C) * sum(x - m). Where y = `except` the result is 0 and has no gradient.
     C1: the axis exists and is not the batch axis. C2: y has the shape and batch axis of the logits without that axis.
     C3: 0 <= smooth < 1.
   }];
@@ -490,7 +490,8 @@ def NN_AttendOp : NN_Op<"attend", [Derivative, Infers, AttrSizedOperandSegments]
     p = softmax over s of (scale * q . k + bias), where `keys` is false or, if `causal`, s > t, as if -inf; dropout keeps an
     element with probability 1 - dropout (draw `key`; the element counts, row-major, the leading axes without the batch, then
     a, t, s) and divides by it; o = p . v.
-    `lse` is the logarithm of the sum of e^score of a row: what the backward pass needs.
+    `lse` is the logarithm of the sum of e^score of a row: what the backward pass needs. It is rounded to the scores' digits, so weights of the backward
+    pass are e^r times those of the forward pass, where r is that rounding: much where all scores of a row are of 1e5 and more.
     C1: leading axes agree in size and batch axis, which is one of them. C2: A is a multiple of G. C3: sizes agree as above.
     C4: the bias has no batch axis. C5: one element type; but beside q, k and v of bf16, o, `lse` and the bias are f32. C6: 0 <= dropout < 1.
   }];

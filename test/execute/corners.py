@@ -58,6 +58,36 @@ def clips():
         expect(np.allclose(got, -g, rtol=1e-12), "%s: %s, not %s" % (rules, got, -g))
 
 
+CLASSES = """dim B = 4 batch, C = 4
+data train = npy("x.npy", "y.npy") -> (x: f32[B, C], y: i32[B] below C)
+model net(x: f32[B, C]) -> f32[B, C] {
+  param w: f32[C] ~ zeros
+  return x + w
+}
+train net on train seed 1 {
+  loss = mean[B] cross_entropy(net(x), y%s)
+  optimizer sgd(lr = 1)
+  steps 1
+}
+"""
+
+
+def far_logits():
+    """Of logits that have much in common, the loss keeps its digits."""
+    logits = np.array([0.0, 1.0, 2.0, 3.0])
+    p = np.exp(logits) / np.exp(logits).sum()
+    for smooth in (0, 0.25):
+        exe = programs.compiled(programs.source("far%d" % (smooth > 0), CLASSES % (", smooth = %s" % smooth if smooth else "")), "far%d.exe" % (smooth > 0))
+        share = np.full(4, smooth / 4) + (1 - smooth) * np.eye(4)
+        for offset in (0, 1e4, 1e6, -1e7):
+            folder = programs.arrays("far%d%g" % (smooth > 0, offset), x=logits + offset + np.zeros((4, 1)))
+            np.save(folder / "y.npy", np.arange(4, dtype=np.int32))
+            result = programs.run(exe, folder, 1)
+            want = -(share @ np.log(p)).mean()
+            expect(abs(result.losses[0] - want) < 1e-6 * want, "logits about %g, smooth %g: a loss of %.9g, not %.9g" % (offset, smooth, result.losses[0], want))
+            expect(np.allclose(result.parameters["w"], (share - p).mean(0), atol=1e-6), "logits about %g, smooth %g: %s" % (offset, smooth, result.parameters["w"]))
+
+
 DROPPED = """dim B = 64 batch, D = 512
 data train = npy("x.npy") -> (x: f32[B, D])
 model net(x: f32[B, D]) -> f32[B, D] {
@@ -118,7 +148,7 @@ train net on train seed 1 {
 
 
 def main():
-    for test in (derivatives, clips, dropouts, counts):
+    for test in (derivatives, clips, far_logits, dropouts, counts):
         if len(sys.argv) == 1 or any(name in test.__name__ for name in sys.argv[1:]):
             test()
 

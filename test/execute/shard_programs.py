@@ -102,6 +102,33 @@ def held(folder):
     verdicts.expect(budgets[1] < 0.7 * budgets[0], "smallest budgets of one worker and of two shards: %s" % budgets)
 
 
+EXCEPT = """dim B = 4 batch, C = 16
+data train = npy("x.npy", "y.npy", shuffle = false) -> (x: f32[B, C], y: i32[B] below C except %(label)d)
+model net(x: f32[B, C]) -> f32[B, C] { use a = linear[C]; return a(x) }
+train net on train seed 1 {
+  loss = mean[B where y != %(label)d] cross_entropy(net(x), y, smooth = %(smooth)s)
+  optimizer sgd(lr = 0.1)
+  shards 2
+  steps 3
+}
+"""
+
+
+def excepted():
+    """Losses over classes that are divided, of labels some of which mean none."""
+    draw = np.random.default_rng(5)
+    for label, smooth in ((-1, 0), (-3, 0.1), (255, 0)):
+        folder = programs.FOLDER / ("except%d" % label)
+        folder.mkdir()
+        np.save(folder / "x.npy", draw.normal(size=(12, 16)).astype(np.float32))
+        np.save(folder / "y.npy", np.where(draw.random(12) < 0.4, label, draw.integers(0, 16, 12)).astype(np.int32))
+        path = programs.source("except%d" % label, EXCEPT % {"label": label, "smooth": smooth})
+        one, two = (programs.run(programs.compiled(path, "except%d-%s" % (label, count), "--shards", count, "--set", "train.precision=f64"), folder, 3)
+                    for count in ("1", "2"))
+        worst = max(error(two.parameters, one.parameters), max(abs(a - b) for a, b in zip(two.losses, one.losses)))
+        verdicts.expect(worst < 1e-12 and "1 losses over a split axis" in lines(path), "labels except %d: off by %.3g" % (label, worst))
+
+
 NAMED = """dim B = 12 batch, T = 7, V = 13, H = 5
 data train = npy("t.npy") -> (t: i32[B, T + 1] below V)
 model net(t: i32[B, T] below V) -> f32[B, T, V] {
@@ -322,6 +349,7 @@ def main():
     places_and_draws()
     channels(folder)
     held(folder)
+    excepted()
     named_budgets()
     same_bits(folder)
     nets()
