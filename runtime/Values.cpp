@@ -15,7 +15,7 @@ namespace {
 
 bool seedGiven = false, stepsGiven = false;
 uint64_t fileSeed = 0;
-int64_t fileSteps = 0; // of the program itself, from its epochs or not
+int64_t fileSteps = 0, fileEpochs = 0; // of the program itself; steps from its epochs when the examples are counted
 
 // A number as the language writes it: digits, perhaps a point with digits behind it, perhaps an exponent; in the range that the
 // compiler takes (parseNumber).
@@ -196,15 +196,15 @@ int64_t programSteps(int64_t examples) {
                 "--set steps=N makes N; or compile the program with a smaller batch",
          (long long)meta.epochs, meta.epochs == 1 ? "" : "s", (long long)examples, examples == 1 ? "" : "s", (long long)meta.batch,
          (long long)((meta.batch + examples - 1) / examples));
-  if (!stepsGiven)
-    fileSteps = steps;
+  if (fileEpochs)
+    fileSteps = fileEpochs > INT64_MAX / examples ? 0 : fileEpochs * examples / meta.batch;
   return steps;
 }
 
 void applySettings() {
   Meta &meta = run.meta;
   fileSeed = meta.seed;
-  fileSteps = meta.steps;
+  fileSteps = meta.steps, fileEpochs = meta.epochs;
   for (const char *written : run.options.settings) {
     const char *equal = strchr(written, '=');
     char key[64];

@@ -179,6 +179,14 @@ def resuming(data):
     said, bits = run("0.1", "--resume")
     verdicts.expect("steps 5 to 20" in said and bits == run("0.1", "--set", "seed=5", "--set", "steps=20")[1], said)
 
+    # The program counts epochs (of three steps), and the run was given another length.
+    exe["epochs"] = programs.compiled(programs.source("epochs", program("0.1").replace("steps 12", "epochs 2")), "epochs")
+    for given, last in (("epochs=4", 12), ("steps=10", 10)):
+        whole = run("epochs", "--set", given)[1]
+        run("epochs", "--set", given, "--steps", 5)
+        said, bits = run("epochs", "--resume")
+        verdicts.expect("steps: %d, as in the checkpoint (6 in the program)" % last in said and bits == whole, "%s, resumed: %s" % (given, said))
+
     # Things that do not matter: metrics, logs, names of locals, predictions, hints.
     run("0.1", "--steps", 5)
     other = program("0.1", "every 2 log(csv)").replace("logits", "guess").replace(
