@@ -158,9 +158,12 @@ static void nameOfStep(Path &path, int folder, int64_t step) {
   joinPath(path, folders[folder].text, name);
 }
 
-static bool endsInTmp(const char *name) {
-  size_t size = strlen(name);
-  return size > 4 && strcmp(name + size - 4, ".tmp") == 0;
+// The size of the name of a file behind that of one that is not written to its end; -1: it is written.
+static int64_t sizeBehind(const char *name) {
+  const int64_t size = sizeBehindTemporary(name), all = int64_t(strlen(name));
+  if (size >= 0)
+    return size;
+  return all > 4 && strcmp(name + all - 4, ".tmp") == 0 ? all - 4 : -1; // as runs of earlier versions called it
 }
 
 static int64_t stepOfName(const char *name) {
@@ -171,11 +174,11 @@ static int64_t stepOfName(const char *name) {
   return strcmp(end, ".safetensors") == 0 ? step : -1;
 }
 
-// What a run writes into a folder of checkpoints, or into that of events; `.tmp` is behind the name of what is not written to its end yet.
+// What a run writes into a folder of checkpoints, or into that of events, written to its end or not.
 static bool isOfRun(const char *name) {
-  size_t size = strlen(name);
+  const int64_t size = sizeBehind(name);
   Text whole;
-  whole.add("%.*s", int(endsInTmp(name) ? size - 4 : size), name);
+  whole.add("%.*s", int(size < 0 ? int64_t(strlen(name)) : size), name);
   return stepOfName(whole.data) >= 0 || strcmp(whole.data, "best.safetensors") == 0 || strcmp(whole.data, kEventFile) == 0;
 }
 
@@ -306,7 +309,7 @@ struct Candidates {
 void gather(void *closure, const char *name) {
   Candidates &candidates = *static_cast<Candidates *>(closure);
   int64_t step = stepOfName(name);
-  if (candidates.cleans && endsInTmp(name) && isOfRun(name)) { // left behind by a run that was killed while it wrote
+  if (candidates.cleans && sizeBehind(name) >= 0 && isOfRun(name)) { // left behind by a run that was killed while it wrote
     Path path;
     joinPath(path, folders[candidates.folder].text, name);
     unlink(path.text);
@@ -485,16 +488,36 @@ static bool goesWith(const char *file, const char *place) {
   return strncmp(whole, outer, size) == 0 && (whole[size] == 0 || (whole[size] == '/' && isOfRun(whole + size + 1)));
 }
 
-void keepInitFile(const char *file) {
+// Whether setEarlierRunAside would move `file` or remove it.
+static bool goesAside(const char *file) {
+  bool found = false;
   visitEarlierRun([&](const char *path) {
     Path previous;
     const bool goes = nameAside(previous, path, isOfRun);
-    if (goesWith(file, path) || (goes && exists(path) && goesWith(file, previous.text)))
-      fail(kUsage,
-           "the parameters of %s would be lost: this run moves what an earlier one left under %s out of its way, and the run behind it removes "
-           "that; copy the file to another folder, or choose another folder with --out",
-           file, run.options.out);
+    found |= goesWith(file, path) || (goes && exists(path) && goesWith(file, previous.text));
   });
+  return found;
+}
+
+void keepInitFile(const char *file) {
+  if (goesAside(file))
+    fail(kUsage,
+         "the parameters of %s would be lost: this run moves what an earlier one left under %s out of its way, and the run behind it removes "
+         "that; copy the file to another folder, or choose another folder with --out",
+         file, run.options.out);
+}
+
+void keepDataFiles() {
+  for (const DatasetSpec &spec : run.meta.datasets)
+    for (const char *name : spec.files) {
+      Path file;
+      joinPath(file, spec.folder ? spec.folder : run.options.data, name);
+      if (goesAside(file.text))
+        fail(kUsage,
+             "the data file %s would be lost: a run writes files of this name under %s, and moves those of an earlier one out of its way; give the "
+             "file another name, or choose another folder with --out",
+             file.text, run.options.out);
+    }
 }
 
 void setEarlierRunAside() {

@@ -43,6 +43,8 @@ void writeFinal();
 void setEarlierRunAside();
 // Leaves with kUsage if setEarlierRunAside would move `file` or remove it: the run after this one could no longer start from it.
 void keepInitFile(const char *file);
+// Leaves with kUsage if a run under OUT would move a data file of the program, remove it or write over it.
+void keepDataFiles();
 // That --resume found none: where it looked, and where others lie.
 void sayNoCheckpoint();
 

@@ -107,7 +107,7 @@ void findKept(KeptFile &kept, const char *out, const char *set, const char *fiel
 }
 
 bool beginKept(KeptFile &kept, AtomicFile &into) {
-  bool good = beginFile(into, kept.path.text);
+  bool good = beginSharedFile(into, kept.path.text);
   if (good && openKept(kept)) {
     abandonFile(into);
     return false;

@@ -233,9 +233,10 @@ struct NotFinite {
 };
 static NotFinite *notFinite; // one a result
 
-[[noreturn]] static void resultFailed(AtomicFile &file) {
+[[noreturn]] static void resultFailed(const AtomicFile &file) {
   int error = errno;
-  abandonFile(file);
+  for (int64_t i = 0; i < run.meta.entry("predict")->results.size; ++i)
+    abandonFile(resultFiles[i]);
   fail(kResources, "cannot write %s: %s", file.path.text, strerror(error));
 }
 
@@ -245,7 +246,7 @@ static void beginResult(int64_t i, const EntryValue &result, const char *folder)
   Path path;
   joinPath(path, folder, name);
   if (!beginFile(resultFiles[i], path.text))
-    fail(kResources, "cannot write %s: %s", path.text, strerror(errno));
+    resultFailed(resultFiles[i]);
   const char *type = result.elem == Elem::F32   ? "<f4"
                      : result.elem == Elem::F64 ? "<f8"
                      : result.elem == Elem::I32 ? "<i4"
@@ -306,6 +307,8 @@ void predictCommand() {
   if (!makeFolders(folder.text))
     fail(kResources, "cannot make the folder %s: %s", folder.text, strerror(errno));
   resultFiles = allocateArray<AtomicFile>(predict->results.size);
+  for (int64_t i = 0; i < predict->results.size; ++i)
+    resultFiles[i] = AtomicFile();
   notFinite = allocateArray<NotFinite>(predict->results.size);
   for (int64_t i = 0; i < predict->results.size; ++i)
     notFinite[i] = NotFinite();
@@ -314,7 +317,7 @@ void predictCommand() {
   callWorkers(EntryCall::Predict, microbatches);
   for (int64_t i = 0; i < predict->results.size; ++i) {
     if (!commitFile(resultFiles[i]))
-      fail(kResources, "cannot write %s: %s", resultFiles[i].path.text, strerror(errno));
+      resultFailed(resultFiles[i]);
     if (!run.options.quiet)
       say("%s: %lld examples of shape %s", resultFiles[i].path.text, (long long)run.examples,
           describe(predict->results[i].shape).text);

@@ -73,7 +73,7 @@ int openToRead(const char *path, int64_t &size, const char *&why) {
 void joinPath(Path &result, const char *folder, const char *name) {
   int n = name[0] == '/' || !folder[0] ? snprintf(result.text, kPathMax, "%s", name)
                                        : snprintf(result.text, kPathMax, "%s/%s", folder, name);
-  if (n < 0 || size_t(n) >= kPathMax - 16)
+  if (n < 0 || size_t(n) >= kPathMax - 48) // room for what is put behind it
     fail(kUsage, "the path %.60s.. is too long", result.text);
 }
 
@@ -105,8 +105,8 @@ bool exists(const char *path) {
   return stat(path, &status) == 0;
 }
 
-bool syncFolderOf(const char *path) {
-  Path folder;
+// The folder that a file lies in.
+static void folderOf(Path &folder, const char *path) {
   joinPath(folder, "", path);
   char *slash = strrchr(folder.text, '/');
   if (!slash)
@@ -115,6 +115,11 @@ bool syncFolderOf(const char *path) {
     slash[1] = 0;
   else
     *slash = 0;
+}
+
+bool syncFolderOf(const char *path) {
+  Path folder;
+  folderOf(folder, path);
   int fd = open(folder.text, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0)
     return false;
@@ -212,8 +217,8 @@ Aside setAside(const char *path, IsOurs isOurs) {
   return replaces ? Aside::Replaced : Aside::Renamed;
 }
 
-// Waits until no other process writes the temporary file. False: one has written it to its end meanwhile, so that the name stands for another
-// file, or for none. File systems without locks let everybody in.
+// Waits until no other process writes the temporary file. False: one has written it to its end meanwhile, or removed it as nobody's, so that the
+// name stands for another file, or for none. File systems without locks let everybody in.
 static bool lock(const AtomicFile &file) {
   if (flock(file.fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     sayAnyway("another process writes %s: waiting for it", file.path.text);
@@ -224,17 +229,99 @@ static bool lock(const AtomicFile &file) {
   return fstat(file.fd, &here) == 0 && stat(file.temporary.text, &named) == 0 && here.st_ino == named.st_ino && here.st_dev == named.st_dev;
 }
 
-bool beginFile(AtomicFile &file, const char *path) {
+// Gives `path` a second, temporary name beside it that no file has, as long as `make` says that one has it. The folder takes no longer names.
+template <typename Make> static bool nameTemporary(Path &temporary, const char *path, Make make) {
+  static int number = 0;
+  const char *slash = strrchr(path, '/');
+  const int folder = slash ? int(slash + 1 - path) : 0;
+  bool made;
+  do
+    snprintf(temporary.text, kPathMax, "%.*s%.*s.%lld-%d.tmp", folder, path, NAME_MAX - 32, path + folder, (long long)getpid(), number++);
+  while (!(made = make(temporary.text)) && errno == EEXIST);
+  return made;
+}
+
+// Behind digits; null: there are none.
+static const char *skipDigits(const char *text) {
+  const char *end = text;
+  while (*end >= '0' && *end <= '9')
+    ++end;
+  return end > text ? end : nullptr;
+}
+
+int64_t sizeBehindTemporary(const char *name) {
+  for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.')) {
+    const char *at = skipDigits(dot + 1);
+    if (at && *at == '-')
+      at = skipDigits(at + 1);
+    if (at && strcmp(at, ".tmp") == 0)
+      return dot - name;
+  }
+  return -1;
+}
+
+namespace {
+struct Unfinished {
+  Path folder;
+  const char *name; // of what was written
+};
+} // namespace
+
+// Whoever writes a temporary file holds its lock.
+static void removeUnfinished(void *closure, const char *name) {
+  const Unfinished &unfinished = *static_cast<Unfinished *>(closure);
+  const int64_t size = sizeBehindTemporary(name);
+  if (size < 0 || size_t(size) != strlen(unfinished.name) || strncmp(name, unfinished.name, size_t(size)) != 0)
+    return;
+  Path path;
+  joinPath(path, unfinished.folder.text, name);
+  const int fd = open(path.text, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+  if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+    unlink(path.text);
+  if (fd >= 0)
+    close(fd);
+}
+
+// What processes that were killed while they wrote `path` left beside it.
+static void removeTemporaries(const char *path) {
+  Unfinished unfinished;
+  folderOf(unfinished.folder, path);
+  const char *slash = strrchr(path, '/');
+  unfinished.name = slash ? slash + 1 : path;
+  listFolder(unfinished.folder.text, removeUnfinished, &unfinished);
+}
+
+// Whether `path` is a device or a pipe, which is open then. A rename would put a file in its place. Nobody waits for a reader who is not there.
+static bool openSpecial(AtomicFile &file, const char *path, bool &good) {
   struct stat status;
   static char target[PATH_MAX];
   const bool isLink = lstat(path, &status) == 0 && S_ISLNK(status.st_mode) && realpath(path, target);
   joinPath(file.path, "", isLink ? target : path); // a link stays one
   file.temporary.text[0] = 0;
-  if (stat(file.path.text, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
-    // A device or a pipe is written to; a rename would put a file in its place. Nobody waits for a reader who is not there.
-    file.fd = open(file.path.text, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-    return file.fd >= 0 && fcntl(file.fd, F_SETFL, 0) == 0;
-  }
+  if (stat(file.path.text, &status) != 0 || S_ISREG(status.st_mode) || S_ISDIR(status.st_mode))
+    return false;
+  file.fd = open(file.path.text, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+  good = file.fd >= 0 && fcntl(file.fd, F_SETFL, 0) == 0;
+  return true;
+}
+
+bool beginFile(AtomicFile &file, const char *path) {
+  bool good;
+  if (openSpecial(file, path, good))
+    return good;
+  removeTemporaries(file.path.text);
+  auto make = [&](const char *name) { return (file.fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666)) >= 0; };
+  while ((good = nameTemporary(file.temporary, file.path.text, make)) && !lock(file))
+    close(file.fd);
+  if (!good)
+    file.temporary.text[0] = 0; // nothing of ours has it
+  return good;
+}
+
+bool beginSharedFile(AtomicFile &file, const char *path) {
+  bool good;
+  if (openSpecial(file, path, good))
+    return good;
   file.temporary = file.path;
   strcat(file.temporary.text, ".tmp");
   while ((file.fd = open(file.temporary.text, O_RDWR | O_CREAT | O_CLOEXEC, 0666)) >= 0 && !lock(file))
@@ -255,11 +342,11 @@ void abandonFile(AtomicFile &file) {
 
 static bool takeName(const AtomicFile &file, SecondName &second) {
   Path temporary;
-  joinPath(temporary, "", second.path);
-  strcat(temporary.text, ".tmp");
-  unlink(temporary.text);
-  second.named = link(file.temporary.text, temporary.text) == 0 && rename(temporary.text, second.path) == 0;
+  const bool linked = nameTemporary(temporary, second.path, [&](const char *name) { return link(file.temporary.text, name) == 0; });
+  second.named = linked && rename(temporary.text, second.path) == 0;
   second.error = second.named ? 0 : errno;
+  if (linked && !second.named)
+    unlink(temporary.text);
   return second.named;
 }
 

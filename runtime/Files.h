@@ -36,13 +36,15 @@ Aside setAside(const char *path, IsOurs isOurs);
 bool nameAside(Path &aside, const char *path, IsOurs isOurs);
 
 // A file that appears under its name only when it is complete: temporary name, write, fsync, rename, fsync of the
-// folder. Of several processes that write the same file one goes first, and the others wait for it. A device or a pipe of that name is written to
-// instead, and `temporary` is empty.
+// folder. The temporary name is one that no other file has: NAME.PROCESS-NUMBER.tmp. Of several processes that write the same file the last one's
+// stays; what those that were killed left behind goes when the file is written again. A device or a pipe of that name is written to instead, and `temporary` is empty.
 struct AtomicFile {
   int fd = -1;
   Path path, temporary;
 };
 bool beginFile(AtomicFile &, const char *path);
+// The same for what several runs need: they all take the temporary name NAME.tmp, so that one goes first, and the others wait for it.
+bool beginSharedFile(AtomicFile &, const char *path);
 // A second name for the same bytes. The file has it before it has the first one: whoever finds the first name finds this one, too.
 struct SecondName {
   const char *path = nullptr; // in the same folder
@@ -52,6 +54,8 @@ struct SecondName {
 // False: nothing changed under the name; errno tells why.
 bool commitFile(AtomicFile &, SecondName *second = nullptr);
 void abandonFile(AtomicFile &); // keeps errno
+// The size of a name without the ending of a temporary one; -1: it is no temporary name.
+int64_t sizeBehindTemporary(const char *name);
 
 // Calls `visit` with the name of every entry of a folder but `.` and `..`. False: it cannot be read.
 bool listFolder(const char *path, void (*visit)(void *closure, const char *name), void *closure);

@@ -122,6 +122,7 @@ void findLength() {
 
 void findStart() {
   const char *name = "";
+  keepDataFiles();
   if (run.options.resume) {
     if (resumeNewest(name)) {
       if (!run.options.quiet)

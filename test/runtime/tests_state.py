@@ -1,5 +1,6 @@
 """tests_state.py: checkpoints, resuming, full disks, foreign and damaged files."""
 
+import fcntl
 import json
 import os
 import random
@@ -352,9 +353,34 @@ def test_init_file(t):
     t.refused(2, ["c/final.safetensors.previous"], program, "--data", data, "--out", "c", "--init", "c/final.safetensors.previous")
     code, out, err = t.call(program, "--data", data, "--out", "c", "--steps", 0, "--quiet")
     t.check(code == 0 and "earlier run left in c was renamed to *.previous; the *.previous of the run before that one are gone" in err, "what is removed for good is said", out + err)
+    # Nor does a run move or write over the data that it reads.
+    moved = t.linear(others=[("other", ["log.csv", "train-labels"])])
+    os.makedirs(t.path("own"))
+    for name in ("train-images", "train-labels", "valid-images", "valid-labels"):
+        shutil.copy(os.path.join(data, name), t.path("own", name))
+    shutil.copy(os.path.join(data, "train-images"), t.path("own", "log.csv"))
+    for flags in ((), ("--resume",)):
+        t.refused(2, ["the data file own/log.csv would be lost", "--out"], moved, "--data", "own", "--out", "own", *flags)
+    t.check(content(t.path("own", "log.csv")) == content(os.path.join(data, "train-images")), "the data are where they were")
     t.call(program, "--data", data, "--out", "e", "--steps", 2)
     code, out, err = t.call(program, "--data", data, "--out", "e", "--steps", 3, "--resume", "--init", t.path("nothing"))
     t.check(code == 0 and "--init " + t.path("nothing") + " is not used" in err, "--init beside a checkpoint", out + err)
+
+
+def test_temporaries(t):
+    """Files are written under names that nobody has. What killed runs left so is removed with the next file, if its writer is not there."""
+    data = t.digits()
+    os.makedirs(t.path("t"))
+    mine, left, held = (t.path("t", "final.safetensors" + ending) for ending in (".tmp", ".7-0.tmp", ".7-1.tmp"))
+    for name in (mine, left, held):
+        programs.write(name, b"mine")
+    with open(held) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        t.call(t.linear(), "--data", data, "--out", "t", "--steps", 2)
+    t.check(content(mine) == b"mine", "a file of the user's called final.safetensors.tmp")
+    t.check(os.path.exists(held) and not os.path.exists(left), "what is being written stays, what a killed run left goes")
+    there = [os.path.join(folder, name) for folder, _, names in os.walk(t.path("t")) for name in names if name.endswith(".tmp")]
+    t.check(sorted(there) == sorted([mine, held]), "nothing else is left", str(there))
 
 
 def test_epochs(t):
