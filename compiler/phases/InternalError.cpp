@@ -6,6 +6,7 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
 #include "llvm/Support/ErrorHandling.h"
+#include "llvm/Support/Signals.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <cxxabi.h>
@@ -46,12 +47,11 @@ void beginsToWrite(std::string path) { written = std::move(path); }
 // `why` ends the line.
 [[noreturn]] static void noPlace(const char *why) {
   say("cinch: cannot write ");
-  say(written.empty() ? "an output" : written.c_str());
+  say(written.empty() ? "standard output" : written.c_str());
   say(": ");
   say(why);
   say("\n");
-  if (!written.empty())
-    unlink(written.c_str());
+  llvm::sys::RunInterruptHandlers(); // removes temporary files
   _exit(kResources);
 }
 

@@ -3,13 +3,10 @@
 #include "compiler/target/Link.h"
 
 #include "lld/Common/Driver.h"
-#include "llvm/ADT/SmallString.h"
 #include "llvm/Object/Archive.h"
 #include "llvm/Object/ArchiveWriter.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
 LLD_HAS_DRIVER(elf)
@@ -55,45 +52,35 @@ std::string writeStaticLibrary(StringRef object, const KernelObjects &kernels, c
   return error ? toString(std::move(error)) : "";
 }
 
-std::string linkSharedLibrary(const std::vector<std::string> &objects, const std::string &runtimeArchive, const std::string &path) {
-  SmallString<128> exports;
-  if (std::error_code error = sys::fs::createTemporaryFile("cinch", "map", exports))
-    return error.message();
-  FileRemover remover(exports);
-  {
-    std::error_code error;
-    raw_fd_ostream out(exports, error);
-    out << "{ global: cinch_model_*; local: *; };\n";
-    if (error)
-      return error.message();
-  }
+std::string linkSharedLibrary(const std::vector<std::string> &objects, const std::string &runtimeArchive, const std::string &path,
+                              const std::string &name) {
+  TemporaryFile exports, runtime;
+  std::error_code error = exports.make("map");
+  if (!error)
+    error = exports.write("{ global: cinch_model_*; local: *; };\n");
+  if (error)
+    return "the temporary file '" + exports.path() + "': " + error.message();
   std::string libc;
   for (const char *each : {"/lib/x86_64-linux-gnu/libc.so.6", "/usr/lib64/libc.so.6", "/lib64/libc.so.6"})
     if (libc.empty() && sys::fs::exists(each))
       libc = each;
   if (libc.empty())
     return "the C library (libc.so.6) is not found";
-  SmallString<128> runtime;
   if (std::string problem = copyArchive(runtimeArchive, runtime); !problem.empty())
     return problem;
-  FileRemover runtimeRemover(runtime);
-  std::string temporary = path + ".tmp";
   std::vector<std::string> args = {"ld.lld", "-shared", "-m", "elf_x86_64", "--gc-sections", "-z", "noexecstack", "-z", "now",
-                                   "--strip-debug", "-soname", sys::path::filename(path).str(), "--version-script",
-                                   exports.str().str(), "-u", "cinch_model_init", "-o", temporary};
+                                   "--strip-debug", "-soname", name, "--version-script",
+                                   exports.path(), "-u", "cinch_model_init", "-o", path};
   args.insert(args.end(), objects.begin(), objects.end());
-  args.insert(args.end(), {runtime.str().str(), libc});
+  args.insert(args.end(), {runtime.path(), libc});
   std::vector<const char *> argv;
   for (const std::string &arg : args)
     argv.push_back(arg.c_str());
   std::string message;
   raw_string_ostream errors(message);
-  if (lld::lldMain(argv, errors, errors, {{lld::Gnu, &lld::elf::link}}).retCode != 0) {
-    sys::fs::remove(temporary);
+  if (lld::lldMain(argv, errors, errors, {{lld::Gnu, &lld::elf::link}}).retCode != 0)
     return message.empty() ? "the linker failed" : message;
-  }
-  std::error_code error = sys::fs::rename(temporary, path);
-  return error ? error.message() : "";
+  return "";
 }
 
 } // namespace cinch::target

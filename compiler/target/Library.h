@@ -9,8 +9,8 @@ namespace cinch::target {
 // An archive of the program's object, its kernels and the runtime; "" or what went wrong.
 std::string writeStaticLibrary(llvm::StringRef object, const KernelObjects &, const std::string &runtimeArchive,
                                const std::string &path);
-// A shared library of the same, in which only the functions of runtime/library.h are seen from outside.
-std::string linkSharedLibrary(const std::vector<std::string> &objects, const std::string &runtimeArchive, const std::string &path);
+// A shared library of the same, in which only the functions of runtime/library.h are seen from outside. `name`: what it will be called.
+std::string linkSharedLibrary(const std::vector<std::string> &objects, const std::string &runtimeArchive, const std::string &path, const std::string &name);
 
 } // namespace cinch::target
 #endif

@@ -6,7 +6,6 @@
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Object/Archive.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
 #include "llvm/Support/raw_ostream.h"
@@ -130,23 +129,15 @@ std::unique_ptr<MemoryBuffer> readArchive(const std::string &path, std::string &
   return std::move(*file);
 }
 
-std::string copyArchive(const std::string &path, SmallVectorImpl<char> &copy) {
+std::string copyArchive(const std::string &path, TemporaryFile &copy) {
   std::string problem;
   std::unique_ptr<MemoryBuffer> bytes = readArchive(path, problem);
   if (!bytes)
     return problem;
-  int file = -1;
-  auto failed = [&](std::error_code error) { return "the temporary file '" + std::string(copy.begin(), copy.end()) + "': " + error.message(); };
-  if (std::error_code error = sys::fs::createTemporaryFile("cinch", "a", file, copy))
-    return failed(error);
-  raw_fd_ostream out(file, /*shouldClose=*/true);
-  out << bytes->getBuffer();
-  out.close();
-  std::error_code error = out.error();
-  out.clear_error();
-  if (error)
-    sys::fs::remove(copy);
-  return error ? failed(error) : "";
+  std::error_code error = copy.make("a");
+  if (!error)
+    error = copy.write(bytes->getBuffer());
+  return error ? "the temporary file '" + copy.path() + "': " + error.message() : "";
 }
 
 // A device such as /dev/null is written to; a rename would put a file in its place.
@@ -161,16 +152,12 @@ std::string linkExecutable(const std::vector<std::string> &objects, const std::s
   if (linking == Linking::WithDevice || linking == Linking::WithPeersAndDevice)
     parts.push_back(kOpenDevice);
   // Beside the output, so that the last step is a rename; for a device, among the temporary files.
-  SmallString<128> temporary(output);
-  if (!isSpecial(output))
-    temporary += ".tmp";
-  else if (std::error_code error = sys::fs::createTemporaryFile("cinch", "exe", temporary))
+  TemporaryFile temporary, runtime;
+  if (std::error_code error = isSpecial(output) ? temporary.make("exe") : temporary.makeBeside(output))
     return error.message();
-  SmallString<128> runtime;
   if (std::string problem = copyArchive(runtimeArchive, runtime); !problem.empty())
     return problem;
-  FileRemover remover(runtime);
-  const Link link{objects, runtime.str().str(), temporary.str().str(), parts, linking != Linking::Static};
+  const Link link{objects, runtime.path(), temporary.path(), parts, linking != Linking::Static};
   const Places places = findPlaces(runtimeArchive, link.dynamic);
   std::string message;
   int status = 1;
@@ -184,21 +171,14 @@ std::string linkExecutable(const std::vector<std::string> &objects, const std::s
   } else {
     return "no C start files (crt1.o, libc.a, libgcc.a) and no `cc` found; install libc6-dev and gcc";
   }
-  if (status != 0) {
-    sys::fs::remove(temporary);
+  if (status != 0)
     return message.empty() ? "the linker failed" : message;
-  }
   uint64_t bytes = 0;
-  if (std::error_code error = sys::fs::file_size(temporary, bytes))
+  if (std::error_code error = sys::fs::file_size(temporary.path(), bytes))
     return error.message();
-  if (!accepts(int64_t(bytes) + shared)) {
-    sys::fs::remove(temporary);
+  if (!accepts(int64_t(bytes) + shared))
     return "";
-  }
-  bool special = isSpecial(output);
-  std::error_code error = special ? sys::fs::copy_file(temporary, output) : sys::fs::rename(temporary, output);
-  if (error || special)
-    sys::fs::remove(temporary);
+  std::error_code error = isSpecial(output) ? sys::fs::copy_file(temporary.path(), output) : temporary.renameTo(output);
   return error ? error.message() : "";
 }
 

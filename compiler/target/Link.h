@@ -2,8 +2,9 @@
 #ifndef CINCH_COMPILER_TARGET_LINK_H
 #define CINCH_COMPILER_TARGET_LINK_H
 
+#include "compiler/target/TemporaryFile.h"
+
 #include "llvm/ADT/STLFunctionalExtras.h"
-#include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/MemoryBuffer.h"
 
 #include <cstdint>
@@ -31,8 +32,8 @@ std::string linkExecutable(const std::vector<std::string> &objects, const std::s
 
 // The whole of an archive as it is now; null, and what is wrong in `error`: it is not there, or is being written.
 std::unique_ptr<llvm::MemoryBuffer> readArchive(const std::string &path, std::string &error);
-// .. in a file of its own at `copy`. Returns the empty string, or what went wrong.
-std::string copyArchive(const std::string &path, llvm::SmallVectorImpl<char> &copy);
+// .. in a file of its own. Returns the empty string, or what went wrong.
+std::string copyArchive(const std::string &path, TemporaryFile &copy);
 
 } // namespace cinch::target
 #endif

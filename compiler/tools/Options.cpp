@@ -485,18 +485,61 @@ static std::string placeOf(const std::string &path) {
   return whole.str().str();
 }
 
+LibraryFiles libraryFiles(const CommandLine &line, const std::string &modelName) {
+  SmallString<256> folder(line.hasOutput ? line.output : modelName);
+  if (folder.ends_with("/")) // a folder is named, and nothing in it
+    folder += modelName;
+  StringRef last = sys::path::filename(folder);
+  if (last.consume_back(".so") || last.consume_back(".a")) // the library itself was named, not what it is called in it
+    last.consume_front("lib");
+  const std::string name = last.empty() ? modelName : last.str();
+  sys::path::remove_filename(folder);
+  auto in = [&](const std::string &file) {
+    SmallString<256> path(folder);
+    sys::path::append(path, file);
+    return path.str().str();
+  };
+  return {in("lib" + name + ".a"), in("lib" + name + ".so"), in(name + ".h")};
+}
+
+static bool makesLibrary(const CommandLine &line) { return line.command == Command::Compile && !line.stopAfter && line.emit == "lib"; }
+
+std::vector<Output> outputsOf(const CommandLine &line, const std::string &modelName) {
+  std::vector<Output> outputs;
+  if (makesLibrary(line)) {
+    LibraryFiles files = libraryFiles(line, modelName);
+    outputs = {{"-o", files.archive}, {"-o", files.shared}, {"-o", files.header}};
+  } else if (line.command == Command::Compile) {
+    outputs = {{"-o", line.output}};
+  }
+  for (const Output &other : {Output{"--report", line.report}, Output{"--save-nvvm", line.saveNvvm}})
+    if (!other.file.empty())
+      outputs.push_back(other);
+  return outputs;
+}
+
 // What is written takes the place of nothing that is read, which would be lost, nor of one another.
-static void keepInputs(const CommandLine &line) {
-  std::string product = line.command == Command::Compile ? line.output : "";
-  const std::pair<const char *, const std::string &> outputs[] = {{"-o", product}, {"--report", line.report}, {"--save-nvvm", line.saveNvvm}};
-  for (const auto &[flag, output] : outputs)
+void keepInputs(const CommandLine &line, const std::string &modelName) {
+  const std::vector<Output> outputs = outputsOf(line, modelName);
+  for (const Output &output : outputs)
     for (const std::string &input : {line.input, line.profile})
-      if (!output.empty() && !input.empty() && sys::fs::equivalent(output, input))
-        usage(Twine(flag) + " " + output + " would be written over " + input + ", which is read; choose another name");
-  for (const auto &one : outputs)
-    for (const auto &other : outputs)
-      if (&one < &other && !one.second.empty() && !other.second.empty() && placeOf(one.second) == placeOf(other.second))
-        usage(Twine(one.first) + " " + one.second + " and " + other.first + " " + other.second + " name one file");
+      if (!input.empty() && sys::fs::equivalent(output.file, input))
+        usage(Twine(output.flag) + " " + output.file + " would be written over " + input + ", which is read; choose another name");
+  for (const Output &one : outputs)
+    for (const Output &other : outputs)
+      if (&one < &other && placeOf(one.file) == placeOf(other.file))
+        usage(Twine(one.flag) + " " + one.file + " and " + other.flag + " " + other.file + " name one file");
+}
+
+// A product is a file of its own: its last step is a rename.
+static void checkProductName(const CommandLine &line) {
+  if (line.command != Command::Compile || line.stopAfter || !line.hasOutput || (line.emit != "lib" && line.emit != "exe"))
+    return;
+  if (line.output == "-")
+    usage("-o -: " + Twine(line.emit == "lib" ? "a library" : "an executable") + " is not written to standard output; name a file (./- is one)");
+  StringRef last = sys::path::filename(line.output);
+  if (line.emit == "lib" && !StringRef(line.output).ends_with("/") && (last == "." || last == ".."))
+    usage("-o " + line.output + " names a folder, and no library; " + line.output + "/ is one in it that is called as the model is, " + line.output + "/NAME another one");
 }
 
 // Flags of a program go with --tune, which names one.
@@ -558,7 +601,9 @@ CommandLine parseCommandLine(int argc, char **argv) {
   readProduct(f, line);
   readAssignments(f, line);
   readMessages(f, line);
-  keepInputs(line);
+  checkProductName(line);
+  if (!makesLibrary(line)) // that of a library may be the model's
+    keepInputs(line, "");
   return line;
 }
 

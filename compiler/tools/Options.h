@@ -59,5 +59,22 @@ struct CommandLine {
 // Exits with 2 on what is no valid command line, with 0 after --help.
 CommandLine parseCommandLine(int argc, char **argv);
 
+// The static library, the shared one and the header that --emit=lib writes: -o DIR/NAME is DIR/libNAME.a, DIR/libNAME.so, DIR/NAME.h. Without a
+// name it is the model's.
+struct LibraryFiles {
+  std::string archive, shared, header;
+};
+LibraryFiles libraryFiles(const CommandLine &, const std::string &modelName);
+
+// A file that is written, and the flag that names it.
+struct Output {
+  const char *flag;
+  std::string file;
+};
+// All that the command writes.
+std::vector<Output> outputsOf(const CommandLine &, const std::string &modelName);
+// Exits with 2 if one of them would be written over what is read, or over another. Done by parseCommandLine where no name is the model's.
+void keepInputs(const CommandLine &, const std::string &modelName);
+
 } // namespace cinch
 #endif

@@ -8,7 +8,6 @@
 #include "compiler/tools/Complain.h"
 
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/ToolOutputFile.h"
 #include "llvm/Support/raw_ostream.h"
@@ -48,52 +47,43 @@ void printSummary(const Compilation &compilation) {
     llvm::outs() << compilation.assembled << "\n";
 }
 
-// --emit=lib -o DIR/NAME: DIR/libNAME.a, DIR/libNAME.so, DIR/NAME.h.
 static int writeLibrary(const CommandLine &line, const Program &program, Compilation &compilation, llvm::StringRef object,
                         const std::vector<std::string> &objects, const std::string &runtime) {
-  llvm::SmallString<256> folder(line.hasOutput ? line.output : program.modelName);
-  if (folder.ends_with("/")) // a folder is named, and nothing in it
-    folder += program.modelName;
-  llvm::StringRef last = llvm::sys::path::filename(folder);
-  if (last.consume_back(".so") || last.consume_back(".a")) // the library itself was named, not what it is called in it
-    last.consume_front("lib");
-  std::string name = last.empty() ? program.modelName : last.str();
-  llvm::sys::path::remove_filename(folder);
-  auto in = [&](const std::string &file) {
-    llvm::SmallString<256> path(folder);
-    llvm::sys::path::append(path, file);
-    return path.str().str();
-  };
-  std::string archive = in("lib" + name + ".a"), shared = in("lib" + name + ".so"), header = in(name + ".h");
-  beginsToWrite(archive);
-  std::string where = archive, error = target::writeStaticLibrary(object, compilation.kernelObjects, runtime, archive);
-  if (error.empty()) {
-    where = shared;
-    beginsToWrite(shared + ".tmp");
-    error = target::linkSharedLibrary(objects, runtime, shared);
+  const LibraryFiles library = libraryFiles(line, program.modelName);
+  const std::string names[] = {library.archive, library.shared, library.header};
+  // All are written before one takes its name: one without the others is no library.
+  target::TemporaryFile files[3];
+  std::string error;
+  size_t at = 0;
+  for (; at < 3 && error.empty(); ++at) {
+    beginsToWrite(names[at]);
+    std::error_code code = files[at].makeBeside(names[at]);
+    if (!code && at == 2)
+      code = files[at].write(libraryHeader(program, line.input, compilation.arenaBytes()));
+    error = code      ? code.message()
+            : at == 0 ? target::writeStaticLibrary(object, compilation.kernelObjects, runtime, files[0].path())
+            : at == 1 ? target::linkSharedLibrary(objects, runtime, files[1].path(), llvm::sys::path::filename(library.shared).str())
+                      : "";
   }
+  for (at = error.empty() ? 0 : at; at < 3 && error.empty(); ++at)
+    if (std::error_code code = files[at].renameTo(names[at]))
+      error = code.message();
   if (!error.empty()) {
-    for (const std::string &half : {archive, shared}) // one without the other is no library
-      llvm::sys::fs::remove(half);
-    complain("cinch: cannot write '" + where + "': " + error + "\n", "output");
+    complain("cinch: cannot write '" + names[at - 1] + "': " + error + "\n", "output");
     return 5;
   }
-  if (int status = writeOutput(header, libraryHeader(program, line.input, compilation.arenaBytes())))
-    return status;
+  beginsToWrite("");
   printSummary(compilation);
-  llvm::outs() << "library      " << archive << ", " << shared << ", " << header << "\n";
+  llvm::outs() << "library      " << library.archive << ", " << library.shared << ", " << library.header << "\n";
   return 0;
 }
 
-// A file of its own under a temporary name, removed with its remover. Empty: it cannot be made, which is said.
-static std::string temporaryFile(const char *ending, llvm::FileRemover &remover) {
-  llvm::SmallString<128> path;
-  if (std::error_code error = llvm::sys::fs::createTemporaryFile("cinch", ending, path)) {
-    complain("cinch: cannot make the temporary file '" + path.str().str() + "': " + error.message() + "\n", "output");
-    return "";
-  }
-  remover.setFile(path);
-  return path.str().str();
+// False: it cannot be made, which is said.
+static bool makeTemporary(target::TemporaryFile &file, const char *ending) {
+  std::error_code error = file.make(ending);
+  if (error)
+    complain("cinch: cannot make the temporary file '" + file.path() + "': " + error.message() + "\n", "output");
+  return !error;
 }
 
 static target::Linking linkingOf(const CompileOptions &options) {
@@ -107,26 +97,23 @@ namespace {
 class LinkInput {
 public:
   int write(const Compilation &compilation, llvm::StringRef object) {
-    objectPath = temporaryFile("o", objectRemover);
-    if (objectPath.empty())
+    if (!makeTemporary(program, "o") || !makeTemporary(kernels, "a"))
       return 5;
-    if (int status = writeOutput(objectPath, object))
-      return status;
-    kernelsPath = temporaryFile("a", kernelsRemover);
-    if (kernelsPath.empty())
-      return 5;
-    beginsToWrite(kernelsPath);
-    std::string problem = target::writeArchive(compilation.kernelObjects, kernelsPath);
-    if (problem.empty())
-      return 0;
-    complain("cinch: cannot write '" + kernelsPath + "': " + problem + "\n", "output");
-    return 5;
+    std::error_code error = program.write(object);
+    if (error)
+      return cannotWrite(program, error.message());
+    beginsToWrite(kernels.path());
+    std::string problem = target::writeArchive(compilation.kernelObjects, kernels.path());
+    return problem.empty() ? 0 : cannotWrite(kernels, problem);
   }
-  std::vector<std::string> objects() const { return {objectPath, kernelsPath}; }
+  std::vector<std::string> objects() const { return {program.path(), kernels.path()}; }
 
 private:
-  llvm::FileRemover objectRemover, kernelsRemover;
-  std::string objectPath, kernelsPath;
+  static int cannotWrite(const target::TemporaryFile &file, const std::string &why) {
+    complain("cinch: cannot write '" + file.path() + "': " + why + "\n", "output");
+    return 5;
+  }
+  target::TemporaryFile program, kernels;
 };
 } // namespace
 
@@ -137,10 +124,11 @@ int linkProduct(const CommandLine &line, const Program &program, Compilation &co
     return status;
   if (line.emit == "lib")
     return writeLibrary(line, program, compilation, object, input.objects(), runtimeArchive(self));
-  beginsToWrite(line.output + ".tmp");
+  beginsToWrite(line.output);
   std::string error = target::linkExecutable(input.objects(), runtimeArchive(self), line.output,
                                              [&](int64_t bytes) { return (missing = compilation.outgrownBy(bytes)) <= 0; },
                                              linkingOf(options));
+  beginsToWrite("");
   if (!error.empty()) {
     complain("cinch: cannot write '" + line.output + "': " + error + "\n", "output");
     return 5;
@@ -158,6 +146,7 @@ int measureProduct(Compilation &compilation, llvm::StringRef object, const char 
     return false;
   };
   (void)target::linkExecutable(input.objects(), runtimeArchive(self), "/dev/null", measure, linkingOf(options));
+  beginsToWrite("");
   return 0;
 }
 

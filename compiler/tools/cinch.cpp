@@ -366,9 +366,7 @@ static bool keepsData(const CommandLine &line, const Program &program) {
     read.insert(read.end(), data.files.begin(), data.files.end());
   if (!program.train.initFile.empty())
     read.push_back(program.train.initFile);
-  const std::pair<const char *, std::string> outputs[] = {
-      {"-o", line.command == Command::Compile ? line.output : ""}, {"--report", line.report}, {"--save-nvvm", line.saveNvvm}};
-  for (const auto &[flag, output] : outputs)
+  for (const auto &[flag, output] : outputsOf(line, program.modelName))
     for (const std::string &file : read)
       if ((output == file || llvm::StringRef(output).ends_with("/" + file)) && llvm::sys::fs::exists(output) && !llvm::sys::fs::can_execute(output)) {
         complain("cinch: " + std::string(flag) + " " + output + " would be written over a data file of the program; choose another name\n", "output");
@@ -463,6 +461,7 @@ int main(int argc, char **argv) {
     return internalError("the checker's program breaks a rule: " + fault);
   if (line.command == Command::Check)
     return 0;
+  keepInputs(line, program->modelName);
   if (!keepsData(line, *program))
     return 2;
   if (line.command == Command::Plan && !line.cluster.empty())
