@@ -146,6 +146,13 @@ def replaces_nothing_unasked():
     (folder / "net.cinch").symlink_to("net2.cinch")
     code, said = by_command(folder, "net.json", "--force")
     verdicts.expect(code == 0 and net.is_symlink() and net2.read_text() == first, "--force: " + said)
+    mine = [folder / (name + ".tmp") for name in ("net2.cinch", "net.safetensors")]
+    for path in mine:
+        path.write_text("mine")
+    code, said = by_command(folder, "net.json", "--force")
+    verdicts.expect(code == 0 and sorted(folder.glob("*.tmp")) == sorted(mine) and all(path.read_text() == "mine" for path in mine), "files of the user's: " + said)
+    for path in mine:
+        path.unlink()
     # An import that fails behind the program's text: a parameter that the file lacks.
     net2.write_text("mine")
     arrays = dict(np.load(folder / "net.npz"))
@@ -199,10 +206,12 @@ def refused_without_torch():
     program = programs.FOLDER / "program.pt2"
     with zipfile.ZipFile(program, "w") as archive:
         archive.writestr("models/model.json", b"")
+    damaged = programs.FOLDER / "damaged.pt2"
+    damaged.write_bytes(program.read_bytes().replace(b"PK\1\2", b"PK\1\3"))
     text = programs.FOLDER / "text.pt2"
     text.write_text("no program")
     cases = {static: ["axis 0 of input `x`", "is not dynamic", "dynamic_shapes=({0: torch.export.Dim("], weights: ["it holds tensors", "torch.export.export("],
-             text: ["it is no exported program", "torch.export.save("]}
+             text: ["it is no exported program", "torch.export.save("], damaged: ["it is a damaged zip file"]}
     if subprocess.run([sys.executable, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode != 0:
         cases[program] = ["reading it needs PyTorch", "pip install torch"]
     for file, words in cases.items():

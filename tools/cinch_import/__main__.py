@@ -7,6 +7,7 @@ NAME.safetensors, both or neither. What has no counterpart is refused by name, a
 Exit codes: 0 the program is written, 1 refused, 2 wrong arguments, 70 a fault of this tool.
 """
 import argparse
+import itertools
 import os
 import pathlib
 import shutil
@@ -53,6 +54,17 @@ def why_no_program(options):
     return None
 
 
+def new_draft(path):
+    """An empty file beside `path`, under a name that no file has."""
+    for number in itertools.count():
+        draft = path.with_name("%s.%d-%d.tmp" % (path.name, os.getpid(), number))
+        try:
+            draft.open("x").close()
+            return draft
+        except FileExistsError:
+            pass
+
+
 def write(options):
     """Both files; says how many parameters there are."""
     options.file.open("rb").close()
@@ -65,8 +77,10 @@ def write(options):
     text, wanted = program(graph, options.batch, options.weights.name)
     # Each under another name first, and what a link leads to, not the link: an import that fails changes neither.
     whole = [pathlib.Path(os.path.realpath(path)) for path in (options.out, options.weights)]
-    drafts = [path.with_name(path.name + ".tmp") for path in whole]
+    drafts = []
     try:
+        for path in whole:
+            drafts.append(new_draft(path))
         drafts[0].write_text(text, encoding="utf-8")
         write_weights(drafts[1], graph, wanted)
         for draft, path in zip(drafts, whole):

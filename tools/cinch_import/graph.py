@@ -4,6 +4,7 @@ A shape is a list of whole numbers; {"B": c} stands for c times the batch. An ar
 result of another node, or {"B": c}.
 """
 import json
+import struct
 import sys
 import zipfile
 
@@ -267,9 +268,13 @@ def _check_archive(path):
     how = "; %s, and torch.export.save(program, \"FILE.pt2\")" % HOW_TO_EXPORT
     if not zipfile.is_zipfile(path):
         raise Refused("it is no exported program" + how)
-    with zipfile.ZipFile(path) as archive:
-        if any(name.split("/")[-1] == "data.pkl" for name in archive.namelist()):
-            raise Refused("it holds tensors (torch.save of a state_dict or a model), not an exported program" + how)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, ValueError, struct.error) as error:  # what it says of a directory that is damaged
+        raise Refused("it is a damaged zip file: %s" % error)
+    if any(name.split("/")[-1] == "data.pkl" for name in names):
+        raise Refused("it holds tensors (torch.save of a state_dict or a model), not an exported program" + how)
 
 
 def store(graph, path):
