@@ -91,18 +91,28 @@ void warnOfInitial(const char *path, const TensorList &tensors) {
          count == 1 ? "it has its" : "they have their", count == 1 ? "it" : "them");
 }
 
-void load(const char *path, const Taking &taking) {
+enum class Bring { Values, Nothing };
+
+// False: `problem` says why; `other`: it may be of another framework. The file is closed then, before a library's call is left by a jump.
+bool read(const char *path, const Taking &taking, Bring bring, Problem &problem, bool &other) {
   TensorList &tensors = parameterTensors();
   TensorFile file;
+  const bool good = file.open(path, tensors, taking, problem) && file.verify(problem) &&
+                    (bring == Bring::Values ? file.load(tensors, problem) : file.check(tensors, problem));
+  other = file.hasHeader() && !taking.names && run.meta.names.size && !file.info.kind[0];
+  if (good && bring == Bring::Values && taking.partial && !run.options.quiet)
+    list(path, file, tensors, taking);
+  return good;
+}
+
+void load(const char *path, const Taking &taking, Bring bring = Bring::Values) {
+  TensorList &tensors = parameterTensors();
   Problem problem;
-  if (!file.open(path, tensors, taking, problem) || !file.verify(problem) || !file.load(tensors, problem)) {
-    bool other = file.hasHeader() && !taking.names && run.meta.names.size && !file.info.kind[0];
+  bool other = false;
+  if (!read(path, taking, bring, problem, other))
     fail(kData, "%s: %s%s%s%s", path, problem.text, other ? " (a file of another framework is read with --names " : "",
          other ? run.meta.names[0].name : "", other ? ")" : "");
-  }
-  if (taking.partial && !run.options.quiet)
-    list(path, file, tensors, taking);
-  if (run.options.command != Options::Train)
+  if (bring == Bring::Values && run.options.command != Options::Train)
     warnOfInitial(path, tensors);
 }
 
@@ -135,6 +145,16 @@ const char *loadInitFile() {
   if (!options.quiet)
     say("parameters from %s", path.text);
   return copyText(path.text, strlen(path.text));
+}
+
+void checkInitFile() {
+  const Meta &meta = run.meta;
+  Taking taking;
+  taking.ignored = "optimizer/";
+  taking.names = meta.initNames >= 0 ? &meta.names[meta.initNames] : nullptr;
+  Path path;
+  joinPath(path, run.options.data, meta.initFile);
+  load(path.text, taking, Bring::Nothing);
 }
 
 void loadParameterFile(const char *path) {

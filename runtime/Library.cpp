@@ -27,7 +27,7 @@ namespace {
 char message[1024] = "";
 jmp_buf place;
 pthread_t caller;
-bool described = false, ready = false; // the description was read; the memory is there
+bool described = false, prepared = false, ready = false; // the description was read; the memory is there; it has parameters
 pid_t process = 0;                     // in which the memory and our threads are
 bool busy = false;                     // a call is running
 thread_local const char *turnedAway = nullptr; // why the last call of this thread was not begun: `message` may be another thread's
@@ -100,22 +100,15 @@ void needMemory() {
 void needParameters() {
   needMemory();
   if (drawn)
-    fail(kData, "the parameters of this program start from %s, which cinch_model_init did not find in the current folder, or could not read; bring it "
+    fail(kData, "the parameters of this program start from %s, which cinch_model_init did not find in the current folder; bring it "
                 "there and call it again, or call cinch_model_load with another file", run.meta.initFile);
 }
 
-// The file of `init "file"`, from the current folder. A program that only loads what was trained elsewhere does without it.
-void loadInit() {
-  drawn = false;
-  if (!run.meta.initFile)
-    return;
+// Whether the file of `init "file"` is in the current folder. A program that only loads what was trained elsewhere does without it.
+bool hasInitFile() {
   Path path;
-  joinPath(path, run.options.data, run.meta.initFile);
-  drawn = true; // as long as it was not read, or where it cannot be
-  if (!exists(path.text))
-    return;
-  loadInitFile();
-  drawn = false;
+  joinPath(path, run.options.data, run.meta.initFile ? run.meta.initFile : "");
+  return run.meta.initFile && exists(path.text);
 }
 
 // One call at a time, in the process that has our threads; the code if this one may not begin.
@@ -236,22 +229,29 @@ int cinch_model_init(int64_t threads) {
     readDescription();
     if (threads < 0 || threads > run.meta.maxThreads)
       fail(kUsage, "%lld threads: this program was compiled for at most %lld", (long long)threads, (long long)run.meta.maxThreads);
-    if (!ready) {
+    if (!prepared) {
       int64_t each = processors() / programWorkers();
       run.options.threads = threads ? threads : each < 1 ? 1 : each < run.meta.maxThreads ? each : run.meta.maxThreads;
       run.horizon = run.meta.steps;
       prepareArena(false);
       prepareCheckpoints();
-      ready = true;
+      prepared = true;
       process = getpid();
     } else if (threads && threads != run.options.threads) {
       fail(kUsage, "%lld threads: the library works with %lld already", (long long)threads, (long long)run.options.threads);
     }
+    const bool found = hasInitFile();
+    if (found)
+      checkInitFile(); // one that is refused leaves the model as it is
+    ready = true;
     run.step = 0;
     reseeded = false;
     storeValues();
     initialize(run.meta);
-    loadInit();
+    drawn = run.meta.initFile != nullptr; // as long as the file was not read
+    if (found)
+      loadInitFile();
+    drawn &= !found;
     lookAtFirstParameters();
     stateToDevice();
   });
@@ -263,7 +263,7 @@ int cinch_model_set(const char *setting) {
     readDescription();
     const uint64_t seed = run.meta.seed;
     run.options.settings.size = 0;
-    run.options.settings.add() = copyText(setting, strlen(setting)); // messages and values refer to it
+    run.options.settings.add() = setting;
     applySettings();
     run.horizon = run.meta.steps;
     if (ready) {

@@ -91,6 +91,8 @@ public:
   // allows.
   bool open(const char *path, TensorList &wanted, const Taking &, Problem &);
   bool verify(Problem &);                   // the checksum, if there is one
+  // Whether all that was found has numbers that it may have: of F64, finite ones that an F32 tensor holds. Nothing is brought in.
+  bool check(const TensorList &wanted, Problem &);
   // Brings the values of what was found in, F16, BF16, F32 and F64 converted into what the tensor holds. If one of them has numbers that it may not
   // have, nothing was brought in.
   bool load(TensorList &wanted, Problem &);

@@ -89,10 +89,19 @@ bool TensorFile::nameTensors(TensorList &wanted, const Taking &taking, Problem &
   uint64_t slots = 16;
   while (slots < uint64_t(wanted.count) * 2)
     slots *= 2;
-  names = allocateArray<uint32_t>(int64_t(slots));
+  // One table serves all files, which are read one behind the other: memory is never freed, and a library may read many.
+  static List<uint32_t> table;
+  table.reserve(int64_t(slots));
+  if (table.capacity < int64_t(slots)) {
+    table = List<uint32_t>();
+    table.reserve(int64_t(slots));
+  }
+  names = table.items;
+  memset(names, 0, size_t(slots) * sizeof *names);
   nameMask = slots - 1;
   for (int64_t i = 0; i < wanted.count; ++i) {
     Tensor &tensor = wanted.items[i];
+    const char *before = tensor.nameInFile; // in the file that was read last: a library may read the same one often
     tensor.found = tensor.transposed = tensor.initial = false;
     tensor.nameInFile = tensor.name;
     tensor.next = 0;
@@ -107,7 +116,7 @@ bool TensorFile::nameTensors(TensorList &wanted, const Taking &taking, Problem &
       }
       if (tensor.initial)
         continue;
-      tensor.nameInFile = strcmp(name, tensor.name) == 0 ? tensor.name : copyText(name, strlen(name));
+      tensor.nameInFile = strcmp(name, tensor.name) == 0 ? tensor.name : strcmp(name, before) == 0 ? before : copyText(name, strlen(name));
     } else if (taking.names && (taking.partial || tensor.optional || tensor.likeIfMissing)) {
       continue; // missing
     } else if (taking.names) {
@@ -574,6 +583,13 @@ bool TensorFile::checkNumbers(const Tensor &tensor, Problem &problem) {
     }
     for (int64_t i = 0; i < now; ++i) {
       const double value = realAt(tensor.fileType, transfer + i * unit);
+      if (tensor.elem == Elem::F32 && __builtin_isfinite(value) && !__builtin_isfinite(float(value))) {
+        problem.set("the tensor `%s` has %g in it, as element %lld (counted from 0): that does not fit f32", tensor.nameInFile, value,
+                    (long long)(first + i));
+        return false;
+      }
+      if (tensor.numbers == Tensor::Any)
+        continue;
       if (__builtin_isfinite(value) && (tensor.numbers == Tensor::Finite || value > 0))
         continue;
       problem.set("`%s` has %g in column %lld; expected %s", tensor.nameInFile, value, (long long)(first + i),
@@ -584,10 +600,19 @@ bool TensorFile::checkNumbers(const Tensor &tensor, Problem &problem) {
   return true;
 }
 
-bool TensorFile::load(TensorList &wanted, Problem &problem) {
-  for (int64_t i = 0; i < wanted.count; ++i)
-    if (wanted.items[i].found && wanted.items[i].numbers != Tensor::Any && !checkNumbers(wanted.items[i], problem))
+bool TensorFile::check(const TensorList &wanted, Problem &problem) {
+  for (int64_t i = 0; i < wanted.count; ++i) {
+    const Tensor &tensor = wanted.items[i];
+    const bool narrows = tensor.elem == Elem::F32 && tensor.fileType == FileType::F64;
+    if (tensor.found && (narrows || tensor.numbers != Tensor::Any) && !checkNumbers(tensor, problem))
       return false;
+  }
+  return true;
+}
+
+bool TensorFile::load(TensorList &wanted, Problem &problem) {
+  if (!check(wanted, problem))
+    return false;
   for (int64_t i = 0; i < wanted.count; ++i)
     if (wanted.items[i].found && !loadTensor(wanted, i)) {
       problem.set("cannot read it: %s", because());

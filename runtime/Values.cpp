@@ -80,16 +80,22 @@ void nameAlone(int64_t number, char (&name)[48]) {
       snprintf(name, sizeof name, "%s.1", values[i].key);
 }
 
+bool isSetBy(const char *key, int64_t i) {
+  char name[48];
+  nameAlone(i, name);
+  return strcmp(run.meta.values[i].key, key) == 0 || strcmp(name, key) == 0;
+}
+
 void setValue(const char *written, const char *key, const char *text) {
   Meta &meta = run.meta;
   double value = 0;
   bool number = readNumber(text, value), any = false, several = false;
-  Text all; // those that are set
+  Text all; // those that are set: all of them or, where one is refused, none
   for (int64_t i = 0; i < meta.values.size; ++i) {
     RunValue &each = meta.values[i];
     char name[48];
     nameAlone(i, name);
-    if (strcmp(each.key, key) != 0 && strcmp(name, key) != 0)
+    if (!isSetBy(key, i))
       continue;
     all.add("%s%s", any ? ", " : "", name);
     several = any;
@@ -104,9 +110,12 @@ void setValue(const char *written, const char *key, const char *text) {
            "with --set %s",
            written, key, exact(now, each.file, false), written);
     }
-    each.now = value;
-    each.given = true;
   }
+  for (int64_t i = 0; i < meta.values.size; ++i)
+    if (RunValue &each = meta.values[i]; isSetBy(key, i)) {
+      each.now = value;
+      each.given = true;
+    }
   if (several && !run.options.quiet)
     say("--set %s sets %s", written, all.data);
   if (any)

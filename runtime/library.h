@@ -3,6 +3,7 @@
  *
  *   - A process has one such model (of each shared library). One thread at a time calls; the library starts its own threads. A call
  *     while another one is running returns 2, "another call is running", and changes nothing.
+ *   - A shared library stays in the process: dlclose does not take it out, since its threads run on.
  *   - After fork() the child may not call: the library's threads are not there, and every call returns 2. A process that was forked
  *     before cinch_model_init has a model of its own.
  *   - Every function returns 0, or what the executable would exit with: 2 wrong use, 3 wrong data, 4 a number that is not finite,
@@ -31,7 +32,8 @@ typedef struct cinch_value {
 
 /* Allocates the memory, on which `threads` threads work (0: the processors, at most what was compiled for), and gives the parameters
  * their initial values. Those of a program with `init "file"` come from that file, looked for from the current folder; where it is not there,
- * cinch_model_load has to come before the first other call. Again: from initial values anew, at step 0. */
+ * cinch_model_load has to come before the first other call. 3: it is there, and does not fit; after the first call there is no model yet, then.
+ * Again: from initial values anew, at step 0, with the threads of the first call. */
 int cinch_model_init(int64_t threads);
 /* What the last call that failed was about; to be asked by the thread that made it. */
 const char *cinch_model_error(void);
@@ -39,7 +41,8 @@ const char *cinch_model_error(void);
 /* A value of the run, as --set of the executable takes it: "lr=3e-4", "steps=1000". The seed is set before cinch_model_init: once it was changed
  * after that, other calls return 2 until cinch_model_init is called again. */
 int cinch_model_set(const char *key_and_value);
-/* Parameters from a safetensors file, and to one that is what the executable calls final.safetensors. 4: a parameter that is trained was finite
+/* Parameters from a safetensors file, and to one that is what the executable calls final.safetensors. Load: 3 where the file does not fit, a number
+ * beyond the range of f32 included. Save, 4: a parameter that is trained was finite
  * when it came, and is not any more; nothing was written. 2: of a field that is normalized, nobody has said the mean and the deviation; they lie
  * beside the parameters, in such files, too, or where cinch_model_parameter shows them. */
 int cinch_model_load(const char *path);

@@ -69,6 +69,7 @@ std::string linkSharedLibrary(const std::vector<std::string> &objects, const std
   if (std::string problem = copyArchive(runtimeArchive, runtime); !problem.empty())
     return problem;
   std::vector<std::string> args = {"ld.lld", "-shared", "-m", "elf_x86_64", "--gc-sections", "-z", "noexecstack", "-z", "now",
+                                   "-z", "nodelete", // its threads run on when a program closes it
                                    "--strip-debug", "-soname", name, "--version-script",
                                    exports.path(), "-u", "cinch_model_init", "-o", path};
   args.insert(args.end(), objects.begin(), objects.end());

@@ -270,16 +270,81 @@ def from_a_file(folder):
         os.rename("begin.safetensors", "elsewhere.safetensors")
         with open("begin.safetensors", "wb") as file:
             file.write(open("elsewhere.safetensors", "rb").read()[:-40])
+        x, label = np.zeros((32, 2), np.float32), np.zeros(32, np.int32)
+        model.step(x=x, label=label)
+        before = {name: model.parameter(name).copy() for name in begin}
+        shares = model.predict(x=x)["share"]
         refused(model, 3, "begin.safetensors", lambda: model.call("init", ctypes.c_int64(1)))
-        refused(model, 3, "start from begin.safetensors", lambda: model.predict(x=np.zeros((32, 2), np.float32)))
-        os.unlink("begin.safetensors")
-        x = np.zeros((32, 2), np.float32)
+        verdicts.expect(all(np.array_equal(model.parameter(name), value) for name, value in before.items()) and model.library.cinch_model_steps_done() == 1
+                        and np.array_equal(model.predict(x=x)["share"], shares), "a file that is refused changes the model")
+        # The first call of another process: there is no model, until the file is right.
+        fresh = "import ctypes, os, sys; l = ctypes.CDLL('./libtuned.so'); a = l.cinch_model_init(ctypes.c_int64(1)); b = l.cinch_model_save(b'none.safetensors')" \
+                "; os.replace('elsewhere.safetensors', 'begin.safetensors'); print(a, b, l.cinch_model_init(ctypes.c_int64(1)), l.cinch_model_save(b'some.safetensors'))"
+        said = programs.call([sys.executable, "-c", fresh]).stdout
+        verdicts.expect(said == "3 2 0 0\n" and open("some.safetensors", "rb").read() == open("begin.safetensors", "rb").read(), "init in another process: " + said)
+        os.rename("begin.safetensors", "elsewhere.safetensors")
         model.call("init", ctypes.c_int64(1))
         refused(model, 3, "start from begin.safetensors", lambda: model.predict(x=x))
         refused(model, 3, "start from begin.safetensors", lambda: model.step(x=x, label=np.zeros(32, np.int32)))
         refused(model, 3, "start from begin.safetensors", lambda: model.call("save", b"nothing.safetensors"))
         model.call("load", b"elsewhere.safetensors")
         verdicts.expect(same() and len(model.predict(x=x)["share"]) == 32, "what was loaded takes its place")
+    finally:
+        os.chdir(here)
+
+
+CLOSED = """
+#include <dlfcn.h>
+#include <unistd.h>
+int main(void) {
+  void *library = dlopen("./libmoons.so", RTLD_NOW);
+  int (*init)(long) = (int (*)(long))dlsym(library, "cinch_model_init");
+  if (init(2)) return 1;
+  dlclose(library);
+  usleep(200000);
+  return 0;
+}
+"""
+
+
+def held(folder, run):
+    """What a library holds: its threads outlive dlclose, and calls, refused or not, leave no descriptor and no memory behind."""
+    (folder / "closed.c").write_text(CLOSED)
+    run("cc", "closed.c", "-o", "closed", "-ldl")
+    run("./closed")
+    import train
+
+    here = os.getcwd()
+    os.chdir(folder)
+    try:
+        model = train.Model("./libmoons.so", 2)
+        start = tensorfile.read("out/final.safetensors")
+        model.load("out/final.safetensors")
+        for value in (1e300, -1e39):
+            wide = {key: each.astype(np.float64) for key, each in start.items()}
+            wide["b.weight"].flat[7] = value
+            tensorfile.write("wide.safetensors", wide)
+            refused(model, 3, "`b.weight` has %s in it, as element 7" % "%g" % value, lambda: model.load("wide.safetensors"))
+        verdicts.expect(all(np.array_equal(model.parameter(key), value) for key, value in start.items()), "a refused file changes parameters")
+        wide["b.weight"].flat[7] = np.inf
+        tensorfile.write("wide.safetensors", wide)
+        model.load("wide.safetensors")
+        verdicts.expect(np.isinf(model.parameter("b.weight").flat[7]), "an infinity stays one")
+        open("bad.safetensors", "wb").write(b"\x10" + bytes(100))
+        before = len(os.listdir("/proc/self/fd"))
+        for path in ["bad.safetensors", "out", "missing", "nowhere/x"] * 10:
+            refused(model, 3, path, lambda: model.load(path))
+        refused(model, 5, "nowhere", lambda: model.save("nowhere/x.safetensors"))
+        model.load("out/final.safetensors")
+        verdicts.expect(len(os.listdir("/proc/self/fd")) == before, "descriptors are left open")
+        resident = lambda: int(re.search(r"VmRSS:\s+(\d+) kB", open("/proc/self/status").read()).group(1))
+        model.set("lr=0.1")
+        before = resident()
+        for _ in range(300000):
+            model.library.cinch_model_set(b"lr=0.1")
+        for _ in range(300):
+            model.load("out/final.safetensors")
+        verdicts.expect(resident() - before < 1000, "calls leave memory behind: %d kB" % (resident() - before))
     finally:
         os.chdir(here)
 
@@ -334,6 +399,7 @@ def main():
     from_python(folder)
     from_two_threads(folder)
     from_a_file(folder)
+    held(folder, run)
     other_programs()
     normalized()
     for_a_gpu(folder, run)
