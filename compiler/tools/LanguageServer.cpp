@@ -2,6 +2,7 @@
 #include "compiler/tools/LanguageServer.h"
 #include "compiler/phases/Version.h"
 #include "compiler/tools/Document.h"
+#include "compiler/tools/EditorInput.h"
 
 #include "llvm/Support/LSP/Protocol.h"
 #include "llvm/Support/LSP/Transport.h"
@@ -19,18 +20,46 @@ namespace cinch {
 
 namespace {
 
-// The protocol counts UTF-16 units.
-lsp::Position positionOf(std::string_view text, uint32_t offset) {
-  lsp::Position position;
-  for (uint32_t i = 0; i < offset && i < text.size(); ++i) {
-    unsigned char c = static_cast<unsigned char>(text[i]);
+// Lines and columns of a text; the protocol counts UTF-16 units. A program may have thousands of errors: none is counted from the text's begin.
+class Positions {
+public:
+  explicit Positions(std::string_view text) : text(text) {
+    lsp::Position position;
+    for (uint32_t i = 0; i < text.size(); ++i) {
+      if (i % kStep == 0)
+        marks.push_back(position);
+      pass(position, text[i]);
+    }
+    marks.push_back(position);
+  }
+  lsp::Position of(uint32_t offset) const {
+    offset = std::min<uint32_t>(offset, text.size());
+    if (offset == text.size())
+      return marks.back();
+    lsp::Position position = marks[offset / kStep];
+    for (uint32_t i = offset / kStep * kStep; i < offset; ++i)
+      pass(position, text[i]);
+    return position;
+  }
+
+private:
+  static constexpr uint32_t kStep = 256;
+  static void pass(lsp::Position &position, char byte) {
+    unsigned char c = static_cast<unsigned char>(byte);
     if (c == '\n')
       position.line++, position.character = 0;
     else if ((c & 0xC0) != 0x80)
       position.character += c >= 0xF0 ? 2 : 1;
   }
-  return position;
-}
+  std::string_view text;
+  std::vector<lsp::Position> marks; // at every kStep-th byte, and at the end
+};
+
+// A document, and where things stand in it.
+struct OpenDocument : Document {
+  OpenDocument(std::string name, std::string text) : Document(std::move(name), std::move(text)), positions(this->text()) {}
+  Positions positions;
+};
 
 uint32_t offsetOf(std::string_view text, lsp::Position position) {
   uint32_t at = 0;
@@ -49,7 +78,7 @@ uint32_t offsetOf(std::string_view text, lsp::Position position) {
   return at;
 }
 
-lsp::Range rangeOf(std::string_view text, Span span) { return {positionOf(text, span.begin), positionOf(text, span.end)}; }
+lsp::Range rangeOf(const OpenDocument &document, Span span) { return {document.positions.of(span.begin), document.positions.of(span.end)}; }
 
 std::string messageOf(const Document &document, const Diagnostic &diagnostic) {
   std::string text = diagnostic.message;
@@ -124,16 +153,16 @@ private:
   }
 
   void take(const lsp::URIForFile &uri, const std::string &text) {
-    auto document = std::make_unique<Document>(uri.file().str(), text);
+    auto document = std::make_unique<OpenDocument>(uri.file().str(), text);
     Array list;
     for (const Diagnostic &each : document->problems()) {
       Span span = document->isHere(each.span) ? each.span : Span{each.span.file, 0, 0};
       Array related;
       for (const Label &label : each.labels)
         if (!label.text.empty() && document->isHere(label.span))
-          related.push_back(Object{{"location", Object{{"uri", uri.uri()}, {"range", rangeOf(document->text(), label.span)}}},
+          related.push_back(Object{{"location", Object{{"uri", uri.uri()}, {"range", rangeOf(*document, label.span)}}},
                                    {"message", fixUTF8(label.text + (label.origin.empty() ? "" : " (" + label.origin + ")"))}});
-      list.push_back(Object{{"range", rangeOf(document->text(), span)},
+      list.push_back(Object{{"range", rangeOf(*document, span)},
                             {"severity", each.severity == Severity::Error ? 1 : 2},
                             {"code", std::string(codeName(each.code))},
                             {"source", "cinch"},
@@ -144,31 +173,31 @@ private:
     documents[uri.uri().str()] = std::move(document);
   }
 
-  const Document *find(const lsp::URIForFile &uri) {
+  const OpenDocument *find(const lsp::URIForFile &uri) {
     auto found = documents.find(uri.uri().str());
     return found == documents.end() ? nullptr : found->second.get();
   }
 
   void hover(const lsp::TextDocumentPositionParams &params, lsp::Callback<std::optional<lsp::Hover>> reply) {
-    const Document *document = find(params.textDocument.uri);
+    const OpenDocument *document = find(params.textDocument.uri);
     auto found = document ? document->hover(offsetOf(document->text(), params.position)) : std::nullopt;
     if (!found)
       return reply(std::nullopt);
-    lsp::Hover hover(rangeOf(document->text(), found->first));
+    lsp::Hover hover(rangeOf(*document, found->first));
     hover.contents.value = fixUTF8(found->second);
     reply(hover);
   }
 
   void definition(const lsp::TextDocumentPositionParams &params, lsp::Callback<llvm::json::Value> reply) {
-    const Document *document = find(params.textDocument.uri);
+    const OpenDocument *document = find(params.textDocument.uri);
     auto found = document ? document->definition(offsetOf(document->text(), params.position)) : std::nullopt;
     if (!found || !document->isHere(*found)) // the prelude is no file: hovering shows its text
       return reply(nullptr);
-    reply(Object{{"uri", params.textDocument.uri.uri()}, {"range", rangeOf(document->text(), *found)}});
+    reply(Object{{"uri", params.textDocument.uri.uri()}, {"range", rangeOf(*document, *found)}});
   }
 
   void references(const lsp::ReferenceParams &params, lsp::Callback<llvm::json::Value> reply) {
-    const Document *document = find(params.textDocument.uri);
+    const OpenDocument *document = find(params.textDocument.uri);
     Array list;
     if (!document)
       return reply(std::move(list));
@@ -176,33 +205,33 @@ private:
     const std::optional<Span> definition = document->definition(offset);
     for (Span span : document->references(offset))
       if (params.context.includeDeclaration || span.begin != definition->begin || span.file != definition->file)
-        list.push_back(Object{{"uri", params.textDocument.uri.uri()}, {"range", rangeOf(document->text(), span)}});
+        list.push_back(Object{{"uri", params.textDocument.uri.uri()}, {"range", rangeOf(*document, span)}});
     reply(std::move(list));
   }
 
   void highlight(const lsp::TextDocumentPositionParams &params, lsp::Callback<llvm::json::Value> reply) {
-    const Document *document = find(params.textDocument.uri);
+    const OpenDocument *document = find(params.textDocument.uri);
     Array list;
     if (document)
       for (Span span : document->references(offsetOf(document->text(), params.position)))
-        list.push_back(Object{{"range", rangeOf(document->text(), span)}});
+        list.push_back(Object{{"range", rangeOf(*document, span)}});
     reply(std::move(list));
   }
 
   void symbols(const lsp::DocumentSymbolParams &params, lsp::Callback<llvm::json::Value> reply) {
     static constexpr lsp::SymbolKind kinds[] = {lsp::SymbolKind::Number, lsp::SymbolKind::Constant, lsp::SymbolKind::Array, lsp::SymbolKind::Function,
                                                 lsp::SymbolKind::Class, lsp::SymbolKind::Event, lsp::SymbolKind::Namespace};
-    const Document *document = find(params.textDocument.uri);
+    const OpenDocument *document = find(params.textDocument.uri);
     Array list;
     if (document)
       for (const Document::Symbol &each : document->symbols())
-        list.push_back(Object{{"name", fixUTF8(each.name)}, {"kind", int(kinds[each.kind])}, {"range", rangeOf(document->text(), each.all)},
-                              {"selectionRange", rangeOf(document->text(), each.selection)}});
+        list.push_back(Object{{"name", fixUTF8(each.name)}, {"kind", int(kinds[each.kind])}, {"range", rangeOf(*document, each.all)},
+                              {"selectionRange", rangeOf(*document, each.selection)}});
     reply(std::move(list));
   }
 
   void completion(const lsp::CompletionParams &params, lsp::Callback<llvm::json::Value> reply) {
-    const Document *document = find(params.textDocument.uri);
+    const OpenDocument *document = find(params.textDocument.uri);
     Array items;
     static constexpr lsp::CompletionItemKind kinds[] = {lsp::CompletionItemKind::Keyword, lsp::CompletionItemKind::Function,
                                                         lsp::CompletionItemKind::Variable, lsp::CompletionItemKind::Constant,
@@ -214,15 +243,15 @@ private:
   }
 
   void format(const FormattingParams &params, lsp::Callback<llvm::json::Value> reply) {
-    const Document *document = find(params.textDocument.uri);
+    const OpenDocument *document = find(params.textDocument.uri);
     auto text = document ? document->formattedText() : std::nullopt;
     if (!text || *text == document->text())
       return reply(Array());
-    lsp::Range all{lsp::Position(), positionOf(document->text(), uint32_t(document->text().size()))};
+    lsp::Range all{lsp::Position(), document->positions.of(uint32_t(document->text().size()))};
     reply(Array{Object{{"range", all}, {"newText", fixUTF8(*text)}}});
   }
 
-  std::map<std::string, std::unique_ptr<Document>> documents;
+  std::map<std::string, std::unique_ptr<OpenDocument>> documents;
   lsp::OutgoingNotification<llvm::json::Value> publish;
 };
 
@@ -231,7 +260,7 @@ private:
 int serveLanguage() {
   llvm::sys::ChangeStdinToBinary();
   llvm::sys::ChangeStdoutToBinary();
-  lsp::JSONTransport transport(stdin, llvm::outs());
+  lsp::JSONTransport transport(std::make_unique<EditorInput>(stdin, llvm::outs()), llvm::outs());
   Server server(transport);
   if (llvm::Error error = transport.run(server.handler)) {
     llvm::errs() << "cinch lsp: " << llvm::toString(std::move(error)) << "\n";

@@ -6,6 +6,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 CINCH = ROOT / "build" / "bin" / "cinch"
@@ -198,6 +199,42 @@ def session():
     expect(subprocess.run([CINCH, "lsp", "file"], stderr=subprocess.DEVNULL).returncode == 2, "lsp takes no file")
 
 
+def out_of_turn():
+    """Messages that are none, or come when they may not, are answered and end nothing; headers are written in any case."""
+    editor = Editor()
+    handshake = dict(processId=None, rootUri=None, capabilities={})
+
+    def answer(body, header=b"Content-Length"):
+        editor.server.stdin.write(header + b": %d\r\n\r\n" % len(body) + body)
+        editor.server.stdin.flush()
+        got = editor.receive()
+        return got["error"]["code"] if "error" in got else got.get("result")
+
+    expect(editor.call("textDocument/hover", textDocument=dict(uri=Editor.URI), position=dict(line=0, character=0))["code"] == -32002, "a request before initialize")
+    editor.notify("textDocument/didOpen", textDocument=dict(uri=Editor.URI, languageId="cinch", version=1, text="dim"))
+    expect("capabilities" in editor.call("initialize", **handshake), "initialize")
+    expect(editor.call("initialize", **handshake)["code"] == -32600, "a second initialize")
+    deep = 40000
+    for body, code in ((b"[]", -32600), (b"null", -32600), (b"[1, 2", -32700), (b'{"jsonrpc":"2.0"}', -32600), (b'{"id":7,"method":"x"}', -32600),
+                       (b'{"jsonrpc":"2.0","id":2,"method":"x","params":' + b"[" * deep + b"]" * deep + b"}", -32700)):
+        expect(answer(body) == code, "%s: not %d" % (body[:40], code))
+    hover = b'{"jsonrpc":"2.0","id":9,"method":"textDocument/hover","params":{"textDocument":{"uri":"file:///x.cinch"},"position":{"line":0,"character":0}}}'
+    for header in (b"content-length", b"CONTENT-LENGTH", b"Content-Type: x\r\nContent-Length"):
+        expect(answer(hover, header) is None, "the header %s" % header)
+    # Of many errors, each is placed without counting from the begin of the text.
+    editor.notify("textDocument/didOpen", textDocument=dict(uri=Editor.URI, languageId="cinch", version=1, text="// 🙂\n" + "dim B = 3 batch // 🙂 \n" * 8000 + "dim 1"))
+    began = time.monotonic()
+    lines = [each["range"]["start"]["line"] for each in editor.diagnostics()]
+    editor.notify("textDocument/didOpen", textDocument=dict(uri=Editor.URI, languageId="cinch", version=1, text="dim B = 3 batch\n" * 8000))
+    found = editor.diagnostics()
+    expect(len(found) > 7000 and found[-1]["range"]["start"] == dict(line=7999, character=4), "the last of %d errors" % len(found))
+    expect(lines and time.monotonic() - began < 4, "thousands of errors take %.1f s" % (time.monotonic() - began))
+    editor.call("shutdown")
+    expect(editor.call("textDocument/hover", textDocument=dict(uri=Editor.URI), position=dict(line=0, character=0))["code"] == -32600, "a request behind shutdown")
+    editor.notify("exit")
+    expect(editor.server.wait(timeout=20) == 0, "it leaves with 0")
+
+
 def grammar():
     """A small reader of the grammar: the first pattern that matches at a place, as editors have it."""
     rules = json.loads((ROOT / "tools/editors/cinch.tmLanguage.json").read_text())
@@ -234,6 +271,7 @@ def grammar():
 
 
 session()
+out_of_turn()
 grammar()
 print("%d passed, %d failed" % (passed, failed))
 sys.exit(failed > 0)
