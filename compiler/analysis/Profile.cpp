@@ -114,7 +114,12 @@ bool parseProfile(const std::string &text, Profile &profile, std::string &error)
     error = "expected version " + std::to_string(kVersion) + ", got " + (version ? std::to_string(*version) : "none");
     return false;
   }
-  profile.cpu = object->getString("cpu").value_or("").str();
+  const std::optional<llvm::StringRef> cpu = object->getString("cpu");
+  if (!cpu) {
+    error = "expected \"cpu\" to be the name of the processor that was measured";
+    return false;
+  }
+  profile.cpu = cpu->str();
   const int64_t processors = object->getInteger("processors").value_or(0);
   if (processors < 0 || processors > 1'000'000) {
     error = "expected \"processors\" to be their number";

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace cinch {
 
@@ -24,13 +26,20 @@ int SourceList::add(std::string name, std::string text) {
   return size() - 1;
 }
 
-int SourceList::addFile(const std::string &path, std::string &error) {
-  FILE *stream = std::fopen(path.c_str(), "rb");
-  if (!stream) {
-    error = std::strerror(errno);
-    return -1;
+// Whether an open file is a device without an end that anybody knows of. The null device has nothing but its end.
+static bool isEndless(int descriptor) {
+  struct stat status, null;
+  if (fstat(descriptor, &status) != 0 || !(S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode)))
+    return false;
+  return !isatty(descriptor) && !(stat("/dev/null", &null) == 0 && null.st_rdev == status.st_rdev);
+}
+
+bool readStream(std::FILE *stream, std::string &text, std::string &error) {
+  if (isEndless(fileno(stream))) {
+    error = "not a regular file";
+    return false;
   }
-  std::string text;
+  text.clear();
   char buffer[1 << 16];
   size_t count;
   while ((count = std::fread(buffer, 1, sizeof buffer, stream)) > 0) {
@@ -40,12 +49,27 @@ int SourceList::addFile(const std::string &path, std::string &error) {
   }
   bool failed = std::ferror(stream);
   int reason = errno;
-  std::fclose(stream);
   if (failed || text.size() > (1u << 30)) {
     error = failed ? std::strerror(reason) : "larger than 1 GiB";
-    return -1;
+    return false;
   }
-  return add(path, std::move(text));
+  return true;
+}
+
+bool readFile(const std::string &path, std::string &text, std::string &error) {
+  std::FILE *stream = std::fopen(path.c_str(), "rb");
+  if (!stream) {
+    error = std::strerror(errno);
+    return false;
+  }
+  const bool good = readStream(stream, text, error);
+  std::fclose(stream);
+  return good;
+}
+
+int SourceList::addFile(const std::string &path, std::string &error) {
+  std::string text;
+  return readFile(path, text, error) ? add(path, std::move(text)) : -1;
 }
 
 std::string_view SourceList::text(Span span) const {

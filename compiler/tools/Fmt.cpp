@@ -38,13 +38,13 @@ static bool replaceFile(const std::string &path, const std::string &text) {
 
 // 0; 1 the file has errors; 70; -1: it changes.
 static int format(const std::string &path, std::string &result, const std::string &color) {
-  auto buffer = path == "-" ? llvm::MemoryBuffer::getSTDIN() : llvm::MemoryBuffer::getFile(path);
-  if (!buffer) {
-    llvm::errs() << "cinch: cannot read '" << path << "': " << buffer.getError().message() << "\n";
+  std::string text, error;
+  if (path == "-" ? !readStream(stdin, text, error) : !readFile(path, text, error)) {
+    llvm::errs() << "cinch: cannot read '" << path << "': " << error << "\n";
     return 2;
   }
   SourceList sources;
-  int file = sources.add(path == "-" ? "standard input" : path, (*buffer)->getBuffer().str());
+  int file = sources.add(path == "-" ? "standard input" : path, text);
   Diagnostics diagnostics(sources);
   parseFile(sources, file, diagnostics);
   if (diagnostics.hasErrors()) {
@@ -57,7 +57,7 @@ static int format(const std::string &path, std::string &result, const std::strin
   int again = sources.add("formatted", result);
   if (substance(sources, file) != substance(sources, again) || formatted(sources, again) != result)
     return internalError("formatting '" + path + "' would change what it says; the file is as it was");
-  return result == (*buffer)->getBuffer() ? 0 : -1;
+  return result == text ? 0 : -1;
 }
 
 int formatFiles(const std::vector<std::string> &files, bool check, const std::string &color) {

@@ -77,14 +77,13 @@ static bool chooseCosts(const CommandLine &line, CompileOptions &options) {
   std::string path = line.profile.empty() ? analysis::defaultProfilePath() : line.profile;
   if (path.empty() || (line.profile.empty() && !llvm::sys::fs::exists(path)))
     return true;
-  auto file = llvm::MemoryBuffer::getFile(path);
-  if (!file) {
-    complain("cinch: cannot read the profile '" + path + "': " + file.getError().message() + "\n", "input");
+  std::string text, problem;
+  if (!readFile(path, text, problem)) {
+    complain("cinch: cannot read the profile '" + path + "': " + problem + "\n", "input");
     return false;
   }
   analysis::Profile profile;
-  std::string problem;
-  if (!analysis::parseProfile((*file)->getBuffer().str(), profile, problem)) {
+  if (!analysis::parseProfile(text, profile, problem)) {
     complain("cinch: the profile '" + path + "' cannot be used: " + problem +
                  "\n  help: cinch calibrate writes it anew; --profile none plans with built-in costs\n",
              "input");
