@@ -29,6 +29,8 @@ void openDataFile(FieldFile &file, const char *folder, const char *name, const D
     file.dataEnd = file.size;
     return;
   }
+  if (mayOpenNoMore(errno))
+    fail(kResources, "data `%s`: cannot open %s: %s", spec.name, file.path.text, why);
   bool missing = errno == ENOENT && !spec.folder;
   static const char *endings[] = {".npy", ".npz", ".csv", ".txt"}; // perhaps forgotten in the program
   size_t length = strlen(file.path.text);

@@ -3,6 +3,7 @@
 #include "runtime/Checksum.h"
 #include "runtime/Output.h"
 #include "runtime/Random.h"
+#include "runtime/Run.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -87,11 +88,8 @@ void findKept(KeptFile &kept, const char *out, const char *set, const char *fiel
               const FieldFile &source) {
   struct stat status;
   char name[256];
-  kept.named = out[0] != 0;
-  if (!kept.named)
-    out = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
-  if (fstat(source.fd, &status) != 0 || !makeFolders(out))
-    fail(kResources, "cannot make the folder %s: %s", out, strerror(errno));
+  if (fstat(source.fd, &status) != 0)
+    fail(kResources, "cannot read %s: %s", source.path.text, strerror(errno));
   snprintf(kept.head, sizeof kept.head, "%s %016llx %lld %lld.%09ld %016llx", kind, (unsigned long long)asked,
            (long long)status.st_size, (long long)status.st_ctim.tv_sec, long(status.st_ctim.tv_nsec),
            (unsigned long long)hashText(source.path.text));
@@ -100,10 +98,19 @@ void findKept(KeptFile &kept, const char *out, const char *set, const char *fiel
   kept.head[kKeptHead - 1] = '\n';
   kept.head[kKeptHead] = 0;
   snprintf(name, sizeof name, "%.100s.%.100s.%s", set, field, kind);
-  if (!kept.named)
-    snprintf(name, sizeof name, "cinch-%lld.%s", (long long)getpid(), kind);
   joinPath(kept.path, out, name);
-  openKept(kept);
+  kept.named = out[0] != 0;
+  if (kept.named && openKept(kept))
+    return;
+  if (run.options.command == Options::Eval && !(makeFolders(out) && access(out, W_OK) == 0)) // it only prints, and keeps what it may
+    kept.named = false;
+  if (!kept.named) {
+    out = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
+    snprintf(name, sizeof name, "cinch-%lld.%s", (long long)getpid(), kind);
+    joinPath(kept.path, out, name);
+  }
+  if (!makeFolders(out))
+    fail(kResources, "cannot make the folder %s: %s", out, strerror(errno));
 }
 
 bool beginKept(KeptFile &kept, AtomicFile &into) {

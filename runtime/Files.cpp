@@ -70,6 +70,8 @@ int openToRead(const char *path, int64_t &size, const char *&why) {
   return fd;
 }
 
+bool mayOpenNoMore(int error) { return error == EMFILE || error == ENFILE; }
+
 void joinPath(Path &result, const char *folder, const char *name) {
   int n = name[0] == '/' || !folder[0] ? snprintf(result.text, kPathMax, "%s", name)
                                        : snprintf(result.text, kPathMax, "%s/%s", folder, name);

@@ -19,6 +19,9 @@ bool readAt(int fd, void *data, size_t size, int64_t offset);
 // waits: a fifo that nobody writes would be waited for without end.
 int openToRead(const char *path, int64_t &size, const char *&why);
 
+// Whether an error of `open` says that the process, or the machine, has too many files open.
+bool mayOpenNoMore(int error);
+
 // folder/name, or name if it is absolute. Leaves with an error if the result is too long.
 void joinPath(Path &result, const char *folder, const char *name);
 // Makes a folder and its parents. False: errno.

@@ -110,7 +110,7 @@ void load(const char *path, const Taking &taking, Bring bring = Bring::Values) {
   Problem problem;
   bool other = false;
   if (!read(path, taking, bring, problem, other))
-    fail(kData, "%s: %s%s%s%s", path, problem.text, other ? " (a file of another framework is read with --names " : "",
+    fail(problem.ofProcess ? kResources : kData, "%s: %s%s%s%s", path, problem.text, other ? " (a file of another framework is read with --names " : "",
          other ? run.meta.names[0].name : "", other ? ")" : "");
   if (bring == Bring::Values && run.options.command != Options::Train)
     warnOfInitial(path, tensors);

@@ -119,7 +119,7 @@ void trySums() {
   for (MpiRequest &request : requests)
     for (Counter never; !isDone(request); rest.nothing(never, never.now()))
       if (limit.isOver())
-        fail(kResources, "the replicas of worker %lld did not come to a first sum within %.0f s", (long long)ownWorker, patience);
+        fail(kResources, "the replicas of worker %lld did not come to a first sum within %g s", (long long)ownWorker, patience);
   munmap(room, kSumsAtOnce * size_t(bytes));
 }
 

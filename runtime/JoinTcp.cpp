@@ -59,7 +59,7 @@ void sayAwaited() {
     nameMissing(line);
     line.add(" to call");
   }
-  sayAnyway("%s, at most %.0f s", line.data, seconds);
+  sayAnyway("%s, at most %g s", line.data, seconds);
 }
 
 // ---- Worker 0
@@ -145,7 +145,7 @@ void awaitMeeting(Verdict &verdict) {
     if (!awaitSockets(nullptr, 0, joinWait.deadline)) {
       Text why;
       nameMissing(why);
-      why.add(" did not reach all other workers within %.0f s", seconds);
+      why.add(" did not reach all other workers within %g s", seconds);
       refuseAll(-1, kResources, why.data);
     }
   for (int64_t i = 1; i < programWorkers(); ++i)
@@ -174,7 +174,7 @@ void receiveAll(int port) {
       Text why;
       if (fd < 0) {
         nameMissing(why);
-        why.add(" of %lld did not call within %.0f s; worker 0 at %s listened at port %d", (long long)count, seconds, own.host, given);
+        why.add(" of %lld did not call within %g s; worker 0 at %s listened at port %d", (long long)count, seconds, own.host, given);
         refuseAll(-1, kResources, why.data);
       }
       judge(own, card, links[card.rank < 0 || card.rank >= own.world ? 0 : card.rank].fd >= 0, why);
@@ -201,7 +201,7 @@ void hearVerdict(int fd, Verdict &verdict) {
       lostWorker(0, Loss::Gone);
     if (monotonicSeconds() < joinWait.deadline)
       fail(kResources, "worker 0 at %s:%s ended the connection with worker %lld", firstHost, firstPort, (long long)ownWorker);
-    fail(kResources, "worker 0 at %s:%s did not answer worker %lld within %.0f s", firstHost, firstPort, (long long)ownWorker, seconds);
+    fail(kResources, "worker 0 at %s:%s did not answer worker %lld within %g s", firstHost, firstPort, (long long)ownWorker, seconds);
   }
   if (verdict.accepted != 0 && verdict.accepted != 1)
     fail(kResources, "what listens at %s:%s is not worker 0 of this program", firstHost, firstPort);
@@ -237,7 +237,7 @@ void callFirst(Card &own, Place *places) {
   awaited = {firstHost, firstPort, 0};
   const int fd = call(firstHost, firstPort, why);
   if (fd < 0)
-    fail(kResources, "worker %lld cannot reach worker 0 at %s:%s within %.0f s: %s", (long long)ownWorker, firstHost, firstPort, seconds, why);
+    fail(kResources, "worker %lld cannot reach worker 0 at %s:%s within %g s: %s", (long long)ownWorker, firstHost, firstPort, seconds, why);
   grant(seconds + kGrace); // worker 0 has begun to wait before this
   (void)transfer(fd, &own, sizeof own, true); // if it does not come to that, there will be no answer
   Verdict verdict;
@@ -259,7 +259,7 @@ void callBelow(Card &own, const Place *places) {
     const int fd = call(places[i].host.text, number, reason);
     if (fd < 0 || !transfer(fd, &own, sizeof own, true)) {
       Text why;
-      why.add("worker %lld cannot reach worker %lld at %s:%s within %.0f s: %s", (long long)ownWorker, (long long)i, places[i].host.text, number,
+      why.add("worker %lld cannot reach worker %lld at %s:%s within %g s: %s", (long long)ownWorker, (long long)i, places[i].host.text, number,
               seconds, fd < 0 ? reason : "it ended the connection");
       giveUp(why);
     }
@@ -280,7 +280,7 @@ void hearAbove(const Card &own, Callers &callers) {
     const int fd = callers.next(card);
     if (fd < 0) {
       Text why;
-      why.add("worker %lld at %s, port %s, was not called within %.0f s by ", (long long)ownWorker, own.host, number, seconds);
+      why.add("worker %lld at %s, port %s, was not called within %g s by ", (long long)ownWorker, own.host, number, seconds);
       nameMissing(why);
       giveUp(why);
     }

@@ -249,14 +249,15 @@ void take(Options &options, const Flag &flag, const char *value) {
   double number = 0;
   char *end = nullptr;
   errno = 0;
+  const bool begins = *value >= '0' && *value <= '9'; // strtoll and strtod take blanks and a sign before it
   if (flag.need == kCount) {
     count = strtoll(value, &end, 10);
     const int least = is("--threads") || is("--batches") ? 1 : 0;
-    if (!*value || *end || errno || count < least)
+    if (!begins || *end || errno || count < least)
       fail(kUsage, "%s needs a whole number from %d to %lld, got `%s`", flag.name, least, (long long)INT64_MAX, value);
   } else if (flag.need == kNumber) {
     number = strtod(value, &end);
-    if (!*value || *end || !(number >= 0 && number < 1e9))
+    if ((!begins && *value != '.') || strpbrk(value, "xX") || *end || !(number >= 0 && number < 1e9))
       fail(kUsage, "%s needs a number from 0 and below 1e9, got `%s`", flag.name, value);
   } else if ((flag.need == kFolder || flag.need == kFile) && !*value) {
     fail(kUsage, "%s needs a name, got an empty one", flag.name);

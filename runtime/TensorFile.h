@@ -62,6 +62,7 @@ struct TensorFileInfo {
 // Why a file was not taken.
 struct Problem {
   char text[768] = "";
+  bool ofProcess = false; // it may open no more files: the file is not to blame
   void set(const char *format, ...) __attribute__((format(printf, 2, 3)));
 };
 

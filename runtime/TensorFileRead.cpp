@@ -39,6 +39,7 @@ bool TensorFile::open(const char *path, TensorList &wanted, const Taking &taking
   const char *why;
   fd = openToRead(path, size, why);
   if (fd < 0) {
+    problem.ofProcess = mayOpenNoMore(errno);
     problem.set("cannot open it: %s", why);
     return false;
   }

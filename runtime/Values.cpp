@@ -39,6 +39,8 @@ bool readNumber(const char *text, double &value) {
   if (*at)
     return false;
   value = strtod(text, nullptr);
+  if (value == 0x1p53 && !text[strspn(text, "0123456789")] && strtoull(text, nullptr, 10) > (1ull << 53))
+    value = 0x1p53 + 2; // 2^53 + 1 is rounded to 2^53, the last whole number that is taken
   const char *first = text + strcspn(text, "123456789eE"); // digit that is not 0
   bool zero = *first < '1' || *first > '9';
   return zero || (value < 1e300 && value >= __DBL_MIN__);

@@ -4,10 +4,10 @@
 #include "compiler/calibrate/Measure.h"
 #include "compiler/calibrate/Tune.h"
 #include "compiler/target/Object.h"
+#include "compiler/target/TemporaryFile.h"
 
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
@@ -21,10 +21,9 @@ namespace cinch::calibrate {
 static double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // Under another name first: whoever compiles meanwhile reads the old profile or the new one. Of a link, what it leads to is replaced. `make` gives the
-// text; false: it said why not.
-static int writeWhole(const std::string &output, llvm::function_ref<bool(std::string &text)> make) {
-  llvm::SmallString<256> file(output), temporary;
-  int fd = -1;
+// text, and an exit code; if that is not 0, it said why.
+static int writeWhole(const std::string &output, llvm::function_ref<int(std::string &text)> make) {
+  llvm::SmallString<256> file(output);
   auto unwritable = [&](std::error_code code) {
     llvm::errs() << "cinch: cannot write '" << output << "': " << code.message() << "\n";
     return 5;
@@ -34,25 +33,20 @@ static int writeWhole(const std::string &output, llvm::function_ref<bool(std::st
     code = llvm::sys::fs::create_directories(folder);
   if (!code && llvm::sys::fs::exists(output))
     code = llvm::sys::fs::real_path(output, file);
+  if (!code && llvm::sys::fs::is_directory(file)) // before anything is measured
+    code = std::make_error_code(std::errc::is_a_directory);
+  target::TemporaryFile temporary;
   if (!code)
-    code = llvm::sys::fs::createUniqueFile(file + ".new-%%%%%%", fd, temporary);
+    code = temporary.makeBeside(file.str().str());
   if (code)
     return unwritable(code);
-  llvm::FileRemover remover(temporary);
-  llvm::raw_fd_ostream out(fd, true);
   std::string text;
-  if (!make(text))
-    return 1;
-  out << text;
-  out.close();
-  code = out.error();
-  out.clear_error();
+  if (int status = make(text))
+    return status;
+  code = temporary.write(text);
   if (!code)
-    code = llvm::sys::fs::rename(temporary, file);
-  if (code)
-    return unwritable(code);
-  remover.releaseFile();
-  return 0;
+    code = temporary.renameTo(file.str().str());
+  return code ? unwritable(code) : 0;
 }
 
 int calibrate(const std::string &compiler, const std::string &output, int threads) {
@@ -64,11 +58,11 @@ int calibrate(const std::string &compiler, const std::string &output, int thread
   int status = writeWhole(output, [&](std::string &text) {
     analysis::Profile profile;
     std::string problem;
-    bool done = measureMachine(compiler, threads, profile, problem);
-    if (!done)
+    const int failed = measureMachine(compiler, threads, profile, problem);
+    if (failed)
       llvm::errs() << "cinch: calibrate: " << problem << "\n";
     text = analysis::profileText(profile);
-    return done;
+    return failed;
   });
   if (status == 0)
     llvm::outs() << llvm::formatv("written to {0} in {1:F0} s\n", output, now() - begin);
@@ -146,14 +140,14 @@ int tune(mlir::ModuleOp scheduled, const std::string &path, int threads, double 
     std::string problem;
     if (!readProfile(path, profile, problem)) {
       llvm::errs() << "cinch: calibrate: cannot read '" << path << "': " << problem << "\n";
-      return false;
+      return 1;
     }
     for (size_t i = 0; i < done; ++i)
       profile.tiles.tilings.erase(kernels::shapeText(products[i].spec, target::infoOf(cpu)));
     for (auto &[shape, tiling] : found.tilings)
       profile.tiles.tilings[shape] = tiling;
     text = analysis::profileText(profile);
-    return true;
+    return 0;
   });
   if (status)
     return status;

@@ -23,6 +23,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <signal.h>
 #include <thread>
 
 namespace cinch::calibrate {
@@ -48,6 +49,8 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+volatile sig_atomic_t asked = 0; // the signal that asked the process to end
+
 class Calibration {
 public:
   Calibration(const std::string &compiler, int threads) : compiler(compiler), most(threads) {}
@@ -58,6 +61,7 @@ public:
 
   bool run(analysis::Profile &profile);
   std::string error;
+  bool hasPlace = true; // for its files
 
 private:
   std::string path(llvm::StringRef name) const {
@@ -107,6 +111,10 @@ bool Calibration::call(const std::string &program, std::vector<std::string> argu
   std::optional<llvm::StringRef> redirects[] = {llvm::StringRef(""), llvm::StringRef(out), llvm::StringRef(errors)};
   std::string problem;
   int code = llvm::sys::ExecuteAndWait(program, words, std::nullopt, redirects, 300, 0, &problem);
+  if (asked) {
+    error = "stopped";
+    return false;
+  }
   if (code == 0)
     return true;
   auto said = llvm::MemoryBuffer::getFile(errors);
@@ -236,8 +244,9 @@ static double secondsOfMessage() {
 
 bool Calibration::run(analysis::Profile &profile) {
   if (std::error_code code = llvm::sys::fs::createUniqueDirectory("cinch-calibrate", folder)) {
-    error = "cannot make a temporary folder: " + code.message();
-    return false;
+    error = "cannot make the temporary folder '" + folder.str().str() + "': " + code.message();
+    folder.clear();
+    return hasPlace = false;
   }
   std::string letters;
   for (uint32_t state = 1; letters.size() < 65536;) {
@@ -287,11 +296,26 @@ bool Calibration::run(analysis::Profile &profile) {
   return true;
 }
 
-bool measureMachine(const std::string &compiler, int threads, analysis::Profile &profile, std::string &error) {
-  Calibration calibration(compiler, threads);
-  bool done = calibration.run(profile);
-  error = calibration.error;
-  return done;
+int measureMachine(const std::string &compiler, int threads, analysis::Profile &profile, std::string &error) {
+  constexpr int signals[] = {SIGINT, SIGTERM, SIGHUP};
+  struct sigaction answer = {}, before[3];
+  answer.sa_handler = [](int signal) { asked = signal; };
+  answer.sa_flags = SA_RESTART;
+  for (int i = 0; i < 3; ++i)
+    if (sigaction(signals[i], nullptr, &before[i]) == 0 && before[i].sa_handler != SIG_IGN) // nohup asked to go on
+      sigaction(signals[i], &answer, nullptr);
+  int status = 0;
+  {
+    Calibration calibration(compiler, threads);
+    if (!calibration.run(profile))
+      status = calibration.hasPlace ? 1 : 5;
+    error = calibration.error;
+  }
+  for (int i = 0; i < 3; ++i)
+    sigaction(signals[i], &before[i], nullptr);
+  if (asked)
+    raise(asked); // the handler of temporary files ends the process
+  return status;
 }
 
 } // namespace cinch::calibrate

@@ -7,8 +7,9 @@
 namespace cinch::calibrate {
 
 // Compiles small programs with `compiler` (this program's own file), runs them with up to so many threads, fits the rates and prints them as
-// a table. False, with the reason, if something did not work.
-bool measureMachine(const std::string &compiler, int threads, analysis::Profile &profile, std::string &error);
+// a table. An exit code, and the reason if it is not 0: 5 where there is no place for temporary files. A signal that asks the process to end does
+// so when the run at hand is over and its files are removed.
+int measureMachine(const std::string &compiler, int threads, analysis::Profile &profile, std::string &error);
 
 } // namespace cinch::calibrate
 #endif

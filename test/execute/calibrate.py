@@ -5,7 +5,9 @@ training; a file that is no profile is refused by name.
 
 import json
 import os
+import signal
 import subprocess
+import time
 
 import programs
 
@@ -48,7 +50,32 @@ for entry in profile["measured"]:
     verdicts.expect(1e8 < entry["product_flops"] < 1e14 and 1e8 < entry["bytes_per_second"] < 1e13
                     and 1e-8 < entry["launch_seconds"] < 1e-2, f"rates out of this world: {entry}")
 verdicts.expect("GFLOP/s" in done.stdout and "GB/s" in done.stdout, "the table of rates: " + done.stdout)
-verdicts.expect(not list(stored.parent.glob("*.new-*")), "a temporary profile stays behind")
+verdicts.expect(os.listdir(stored.parent) == [stored.name], "a temporary profile stays behind")
+
+# What stands in the way is found before anything is measured, and a signal leaves nothing behind.
+blocked = programs.FOLDER / "blocked"
+(blocked / "cinch" / "profile.json").mkdir(parents=True)
+begin = time.monotonic()
+done = cinch("calibrate", config=blocked)
+verdicts.expect(done.returncode == 5 and "Is a directory" in done.stderr and time.monotonic() - begin < 2, f"a folder in the place of the profile: {done.returncode} {done.stderr}")
+done = subprocess.run([programs.CINCH, "calibrate", "-o", programs.FOLDER / "p.json"], env=dict(os.environ, TMPDIR="/nonexistent"), capture_output=True, text=True)
+verdicts.expect(done.returncode == 5 and "/nonexistent" in done.stderr, f"no place for temporary files: {done.returncode} {done.stderr}")
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    place = programs.FOLDER / f"signal-{number}"
+    place.mkdir()
+    process = subprocess.Popen([programs.CINCH, "calibrate", "-o", place / "p.json"], env=dict(os.environ, TMPDIR=str(place)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                               preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
+    until = time.monotonic() + 60
+    while not list(place.glob("cinch-calibrate*/run*")) and time.monotonic() < until:
+        time.sleep(0.02)
+    process.send_signal(number)
+    code = process.wait(timeout=120)
+    verdicts.expect(code == -number and not os.listdir(place), f"signal {number}: {code}, {os.listdir(place)} stay behind")
+for cpu in (None, 0, []):
+    wrong = programs.FOLDER / "wrong.json"
+    wrong.write_text(json.dumps(dict(profile, cpu=cpu)))
+    done = cinch("plan", MODEL, "--profile", wrong)
+    verdicts.expect(done.returncode == 2 and '"cpu"' in done.stderr, f"a profile of the processor {cpu}: {done.stderr}")
 
 # Made-up rates: predicted times follow the formula. Memory is as quick as the caches are taken to be, so that it does not matter what lies in them.
 made = {"kind": "cinch cost profile", "version": 1, "cpu": profile["cpu"], "processors": 2, "measured": [

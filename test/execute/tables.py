@@ -94,6 +94,12 @@ def table(data):
         for command in ("eval", "predict"):
             said = programs.call([exe, command, "--data", data, "--out", nowhere], allowed=(3,)).stdout
             verdicts.expect("no parameters: there is no folder" in said and not nowhere.exists(), command + " of a run that is not there: " + said)
+        # What only prints does so where it may keep no table; what writes does not.
+        final, blocked = ["--init", out / "final.safetensors"], data / "t.csv" / "out"
+        printed = programs.call([exe, "eval", "--on", "valid", "--data", data, "--out", out, *final]).stdout
+        verdicts.expect(programs.call([exe, "eval", "--on", "valid", "--data", data, "--out", blocked, *final]).stdout == printed, "eval where nothing can be written")
+        said = programs.call([exe, "predict", "--on", "valid", "--data", data, "--out", blocked, *final], allowed=(5,)).stdout
+        verdicts.expect("cannot make the folder" in said, said)
         # A file in its place: all of its rows, and the mean of the training data.
         write(data / "new.csv", [[float(v) for v in row] for row in x[:5] + 1], y[:5], spelled[:5])
         call("predict", "--on", "valid", "--data-file", data / "new.csv")

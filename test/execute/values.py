@@ -113,7 +113,8 @@ def refusals(data):
     for value in ("1e-300", "0e-400", "3e-39", "1e299"):
         programs.call([programs.CINCH, "check", source, "--set", "lr=" + value])
         programs.call([plain, "--data", data, "--out", programs.FOLDER / "none", "--steps", "0", "--quiet", "--set", "lr=" + value])
-    refused(["`steps` must be a whole number from 1 to 2^53"], "steps=1.5")
+    for steps in ("1.5", "9007199254740993", "9007199254740994"):
+        refused(["`steps` must be a whole number from 1 to 2^53"], "steps=" + steps)
     refused(["`warmup` must be a whole number from 0 to 2^53"], "warmup=1.5")
     for seed in ("18446744073709551616", "-1", "0.5", "one"):
         refused(["the seed must be a whole number below 2^64"], "seed=" + seed)

@@ -5,6 +5,7 @@ import math
 import os
 import pty
 import re
+import resource
 import struct
 import subprocess
 import time
@@ -313,7 +314,12 @@ def test_command_line(t):
     )
     t.refused(2, ["unknown flag `--stepps`", "did you mean `--steps`?"], program, "--stepps", 3)
     t.refused(2, ["unknown command `evl`", "did you mean `eval`?"], program, "evl")
-    t.refused(2, ["--steps needs a whole number"], program, "--steps", "many")
+    for number in ("many", "", " 3", "+3", "3 ", "0x3", "\t3"):
+        t.refused(2, ["--steps needs a whole number"], program, "--steps", number)
+        t.refused(2, ["--worker-timeout needs a number"], program, "--worker-timeout", number)
+    # Standard input, output and error, and one file: the first other one cannot be opened.
+    code, out, err = t.call(program, "--data", t.digits(), "--out", "few", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (4, 4)))
+    t.check(code == 5 and "Too many open files" in err, "too many open files", "%d %s" % (code, err))
     t.refused(2, ["--steps needs a value"], program, "--steps")
     t.refused(2, ["--threads needs a whole number from 1"], program, "--threads", 0)
     t.refused(2, ["from 0 to 9223372036854775807"], program, "--steps", 1 << 63)

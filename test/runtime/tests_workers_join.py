@@ -59,6 +59,8 @@ def test_tcp_join_missing(t):
         t.check(time.time() - begun < 6, "they end soon")
     results = t.together([NOBODY, three, three], "--data", data, "--out", "m", env=hurried(2), limit=20)
     t.check(codes(results[1:]) == [5, 5] and all("cannot reach worker 0 at 127.0.0.1:" in result[2] for result in results[1:]), "worker 0 missing", repr(results))
+    results = t.together([three, three, NOBODY], "--data", data, "--out", "m", env=hurried(0.5), limit=20)
+    t.check(all("did not call within 0.5 s" in result[2] for result in results[:2]), "half a second is called so", repr(results))
     t.refused(2, ["CINCH_JOIN_SECONDS", "`soon`"], three, env=hurried("soon", RANK="1", WORLD_SIZE="3", MASTER_ADDR="127.0.0.1", MASTER_PORT="9"))
 
 
