@@ -47,7 +47,7 @@ void beginsToWrite(std::string path) { written = std::move(path); }
 // `why` ends the line.
 [[noreturn]] static void noPlace(const char *why) {
   say("cinch: cannot write ");
-  say(written.empty() ? "standard output" : written.c_str());
+  say(written.empty() ? "an output" : written.c_str());
   say(": ");
   say(why);
   say("\n");

@@ -21,8 +21,8 @@ void thereIsNoPlan();
 // From here on a fatal error of LLVM, a crash and a call of abort end like this, too, and memory that is not there ends with 5.
 void catchFatalErrors();
 
-// From here on this file is written, by streams of LLVM and the linker: where one of them has no place, it is named, and what LLVM removes when a
-// signal ends the process is removed. "": standard output is.
+// From here on this is written, a file or standard output, by streams of LLVM and the linker: where one of them has no place, it is named, and
+// what LLVM removes when a signal ends the process is removed.
 void beginsToWrite(std::string path);
 
 // What passes report while it lives: none of it is printed as MLIR would. A user's program that passed the checker is right, so

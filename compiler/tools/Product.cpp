@@ -72,7 +72,7 @@ static int writeLibrary(const CommandLine &line, const Program &program, Compila
     complain("cinch: cannot write '" + names[at - 1] + "': " + error + "\n", "output");
     return 5;
   }
-  beginsToWrite("");
+  beginsToWrite("standard output");
   printSummary(compilation);
   llvm::outs() << "library      " << library.archive << ", " << library.shared << ", " << library.header << "\n";
   return 0;
@@ -128,7 +128,7 @@ int linkProduct(const CommandLine &line, const Program &program, Compilation &co
   std::string error = target::linkExecutable(input.objects(), runtimeArchive(self), line.output,
                                              [&](int64_t bytes) { return (missing = compilation.outgrownBy(bytes)) <= 0; },
                                              linkingOf(options));
-  beginsToWrite("");
+  beginsToWrite("standard output");
   if (!error.empty()) {
     complain("cinch: cannot write '" + line.output + "': " + error + "\n", "output");
     return 5;
@@ -146,7 +146,7 @@ int measureProduct(Compilation &compilation, llvm::StringRef object, const char 
     return false;
   };
   (void)target::linkExecutable(input.objects(), runtimeArchive(self), "/dev/null", measure, linkingOf(options));
-  beginsToWrite("");
+  beginsToWrite("standard output");
   return 0;
 }
 
