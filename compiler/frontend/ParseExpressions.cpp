@@ -121,19 +121,16 @@ bool Parser::startsReduction() const {
   return kind >= TokenKind::Sum && kind <= TokenKind::Scan;
 }
 
-// product = reduction | factor [ ( "*" | "/" | "@" ) product ]         grouped from the left
+// product = reduction | "-" product | power [ ( "*" | "/" | "@" ) product ]         grouped from the left
+// A reduction takes the rest of the product, so no operator is left behind it.
 ExprPtr Parser::parseProduct() {
-  if (startsReduction())
-    return parseReduction();
-  ExprPtr left = parseFactor();
+  ExprPtr left = parseFactor(true);
   while (at(TokenKind::Star) || at(TokenKind::Slash) || at(TokenKind::At)) {
     Token op = take();
     BinaryOp kind = op.kind == TokenKind::Star    ? BinaryOp::Mul
                     : op.kind == TokenKind::Slash ? BinaryOp::Div
                                                   : BinaryOp::MatMul;
-    if (startsReduction()) // which takes the rest of the product
-      return binary(kind, op.span, std::move(left), parseReduction());
-    left = binary(kind, op.span, std::move(left), parseFactor());
+    left = binary(kind, op.span, std::move(left), parseFactor(true));
   }
   return left;
 }
@@ -161,14 +158,16 @@ ExprPtr Parser::parseReduction() {
   return finish(std::move(expr));
 }
 
-// factor = "-" factor | power
-ExprPtr Parser::parseFactor() {
+// factor = "-" factor | power, and in a product a reduction, too: a minus belongs to the factor or the reduction behind it.
+ExprPtr Parser::parseFactor(bool inProduct) {
+  if (inProduct && startsReduction())
+    return parseReduction();
   if (!at(TokenKind::Minus))
     return parsePower();
   Nesting level(*this);
   ExprPtr expr = node(ExprKind::Unary, here());
   expr->op = take().span;
-  expr->children.push_back(parseFactor());
+  expr->children.push_back(parseFactor(inProduct));
   return finish(std::move(expr));
 }
 
@@ -179,7 +178,7 @@ ExprPtr Parser::parsePower() {
   if (!at(TokenKind::Caret))
     return base;
   Span op = take().span;
-  return binary(BinaryOp::Pow, op, std::move(base), parseFactor());
+  return binary(BinaryOp::Pow, op, std::move(base), parseFactor(false));
 }
 
 // postfix = primary { "'" | "[" slot { "," slot } "]" | "(" args ")" }

@@ -108,7 +108,7 @@ private:
   ast::ExprPtr parseSum();
   ast::ExprPtr parseProduct();
   ast::ExprPtr parseReduction();
-  ast::ExprPtr parseFactor();
+  ast::ExprPtr parseFactor(bool inProduct);
   ast::ExprPtr parsePower();
   ast::ExprPtr parsePostfix();
   ast::ExprPtr parsePrimary();

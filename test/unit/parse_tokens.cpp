@@ -216,7 +216,8 @@ static void expressions() {
   accepted(body("h, _ = scan[T] c(0, x)\nuse a = repeat 3 b, c = repeat (N + 1) as i d[i](r = i)\nreturn h"));
   accepted("names m { \"a\" = \"b\"'; \"c\" = \"d\"\n}");
   accepted("plan { memory 3GiB; microbatch auto; remat every(4); x \"s\" 1 }");
-  refused(body("y = -sum[i] x[i]"), {"E0014", "a reduction cannot stand here", "put it in parentheses"});
+  accepted(body("y = -sum[i] x[i] * -2 - -mean[j] -max[k] z[j, k] * -all[l] w[l] + a * -b @ -sum[i] c[i]\nreturn y"));
+  refused(body("y = x ^ -sum[i] x[i]"), {"E0014", "a reduction cannot stand here", "put it in parentheses"});
   refused(body("y = x ^ mean[i] x[i]"), {"E0014"});
   refused(body("y = a < b < c"), {"E0015"});
   refused(body("y = sum(x)"), {"expected the axes in `[ ]` after `sum`, got `(`"});
