@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Convolutions, transposed ones, pools and resizing of odd shapes: in f64 the loss and every gradient, of the image too, against NumPy;
-in f32 every micro-batch, strategy, number of threads and CPU must leave the same bits, at the smallest budget too. Ten steps of two models against NumPy.
+in f32 every micro-batch, strategy, number of threads and CPU must leave the same bits, at the smallest budget too. Ten steps of whole models against NumPy.
 
 A case weighs its result by fixed data; the image is data times a parameter, so that its gradient is seen.
 """
@@ -310,7 +310,7 @@ def same_bits(name, folder):
             verdicts.expect(got.bytes == want, "%s: bits differ with %s, %s threads" % (name, " ".join(flags), threads))
 
 
-# ---- Whole models, ten steps against NumPy: a small ResNet with batch norms, and windows.cinch.
+# ---- Whole models, ten steps against NumPy: a small ResNet with batch norms, windows.cinch, and the sizes of the library's layers that these do not give.
 RESNET = """dim B = 6 batch, C = 5, S = 8, F = 4
 data train = npy("x.npy", "y.npy", shuffle = false) -> (x: f32[B, 3, S, S], y: i32[B] below C)
 layer basic[Co, s = 1, Ci?, H?, W?](x: f32[B, Ci, H, W]) -> f32[B, Co, H / s, W / s] {
@@ -378,7 +378,32 @@ def windows_loss(p, x, y):
     return cross_entropy((relu(q).mean(-1) + h.mean(-1).mean(-1)) @ p["head.weight"].t + p["head.bias"], y).mean()
 
 
-MODELS = {"resnet": (RESNET, resnet_loss), "windows": ((programs.HERE / "windows.cinch").read_text(), windows_loss)}
+SIZES = """dim B = 6 batch, C = 5, S = 8
+data train = npy("x.npy", "y.npy", shuffle = false) -> (x: f32[B, 3, S, S], y: i32[B] below C)
+model net(x: f32[B, 3, S, S]) -> f32[B, C] {
+  use a = conv[4, 3, p = 2, d = 2], up = conv_transpose[6, 3, 2, p = 1], q = conv_seq[6, 3, 2, p = 4, g = 2, d = 4]
+  use r = conv_seq[8, 5](with_bias = false), head = linear[C]
+  h = relu(r(relu(q(reshape[B, 6, 225](up(relu(a(x))))))))
+  m[b, c] = mean[t] h[b, c, t]
+  return head(m)
+}
+train net on train seed 6 {
+  loss = mean[B] cross_entropy(net(x), y)
+  optimizer sgd(lr = 0.05, momentum = 0.9)
+  steps 10
+}
+"""
+
+
+def sizes_loss(p, x, y):
+    a = relu(conv2d(lift(x), p["a.weight"], (1, 1), (2, 2), (2, 2)) + p["a.bias"].reshape(1, -1, 1, 1))
+    up = conv_transpose2d(a, p["up.weight"], (2, 2), (1, 1)) + p["up.bias"].reshape(1, -1, 1, 1)
+    q = flat(conv2d(tall(up.reshape(-1, 6, 225)), tall(p["q.weight"]), (1, 2), (0, 4), (1, 4), 2)) + p["q.bias"].reshape(1, -1, 1)
+    r = flat(conv2d(tall(relu(q)), tall(p["r.weight"]), (1, 1), (0, 2)))
+    return cross_entropy(relu(r).mean(-1) @ p["head.weight"].t + p["head.bias"], y).mean()
+
+
+MODELS = {"resnet": (RESNET, resnet_loss), "sizes": (SIZES, sizes_loss), "windows": ((programs.HERE / "windows.cinch").read_text(), windows_loss)}
 
 
 def ten_steps(model):
