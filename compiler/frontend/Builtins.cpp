@@ -9,6 +9,13 @@ namespace cinch {
 
 using namespace ast;
 
+// Help for what other frameworks call an argument of a built-in, and what here is written outside of it.
+static std::string writtenOutside(const std::string &builtin, const std::string &name) {
+  if (builtin == "cross_entropy" && name == "weight")
+    return "weights of classes stand before it: w = vector(..), one for each class, and (sum[B] w[y] * cross_entropy(logits, y)) / sum[B] w[y]";
+  return "";
+}
+
 bool Elaborator::takeArguments(const std::string &builtin, const std::vector<Argument> &args,
                                const std::vector<const char *> &names, size_t required, Span span, Frame &frame,
                                std::vector<const Argument *> &taken) {
@@ -25,13 +32,14 @@ bool Elaborator::takeArguments(const std::string &builtin, const std::vector<Arg
     }
     if (at >= names.size() || taken[at]) {
       std::vector<std::string> known(names.begin(), names.end());
+      const std::string outside = writtenOutside(builtin, arg.name);
       report(Code::E0301, arg.span,
              at < names.size()  ? "`" + std::string(names[at]) + "` is given twice"
              : arg.name.empty() ? "`" + builtin + "` takes " + std::to_string(names.size()) + " arguments, but " +
                                       std::to_string(args.size()) + " are given"
                                 : "`" + builtin + "` has no parameter `" + arg.name + "`",
              frame)
-          .help(didYouMean(arg.name, known));
+          .help(outside.empty() ? didYouMean(arg.name, known) : outside);
       return false;
     }
     taken[at] = &arg;
@@ -92,11 +100,18 @@ Value Elaborator::builtinCast(const std::string &name, const std::vector<Argumen
   if (name == "f32" && value.isNumber())
     return value;
   DType to = name == "f32" ? DType::F32 : DType::I32;
-  if (!value.isTensor() || value.tensor.dtype == to || (to == DType::I32 && value.tensor.dtype != DType::Bool))
-    return failure(Code::E0202, taken[0]->span,
-                   name + (to == DType::F32 ? "(x) takes i32 or bool" : "(x) takes bool") + ", but this is " +
-                       describe(value, dims),
-                   frame);
+  if (!value.isTensor() || value.tensor.dtype == to || (to == DType::I32 && value.tensor.dtype != DType::Bool)) {
+    Diagnostic &d = report(Code::E0202, taken[0]->span,
+                           name + (to == DType::F32 ? "(x) takes i32 or bool" : "(x) takes bool") + ", but this is " + describe(value, dims), frame);
+    if (value.isTensor() && value.tensor.dtype == to)
+      d.help("it is " + name + " already: leave " + name + "(..) out");
+    else if (value.isTensor()) {
+      const std::string text = textOf(taken[0]->span);
+      d.help("an integer is found by comparing with those that it may be: v = " + (text.size() <= 60 && !frame.index ? text : "..") +
+             "; k = f32(range[N]); far[.., n] = abs(v[..] - k[n]); argmin(far) is the nearest of 0 .. N - 1 (docs/patterns.md, \"Numbers to classes\")");
+    }
+    return {};
+  }
   Tensor result = emit(Op(OpKind::Cast, {value.tensor.op}), to, value.tensor.axes, span, frame);
   result.labels = value.tensor.labels;
   if (to == DType::I32)

@@ -346,11 +346,13 @@ Value Elaborator::callUse(const Use &use, const Expr &site, const std::vector<Ar
     return {};
   if (frame.index)
     return failure(Code::E0405, site.span, "an instance may not be called in index notation", frame);
-  if (layer->form == LayerItem::Builtin || layer->form == LayerItem::Model)
-    return failure(Code::E0305, use.layer.span,
-                   "`" + use.layer.text + "` is a " + (layer->form == LayerItem::Model ? "model" : "built-in") +
-                       " and has no instances",
-                   frame);
+  if (layer->form == LayerItem::Builtin || layer->form == LayerItem::Model) {
+    report(Code::E0305, use.layer.span,
+           "`" + use.layer.text + "` is a " + (layer->form == LayerItem::Model ? "model" : "built-in") + " and has no instances", frame)
+        .help(layer->form == LayerItem::Model ? "a model is called in `train`; what is used in another one is a layer"
+                                              : "call it where its value is wanted: " + use.layer.text + "(..)");
+    return {};
+  }
   if (!callable(*layer, use.layer.span, frame))
     return {};
   std::optional<int64_t> count = repeatCount(use, frame);

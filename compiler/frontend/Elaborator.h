@@ -46,7 +46,8 @@ struct IndexScope {
     int order = 0;
     bool visible = true; // a reduction's index is seen in the reduction only
     bool used = false;
-    bool known = false; // its size (`..`: its sizes) has been seen
+    bool reduced = false; // bound by a reduction
+    bool known = false;   // its size (`..`: its sizes) has been seen
     std::vector<Number> sizes;
     Span sizedAt;
   };

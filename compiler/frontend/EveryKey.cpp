@@ -159,10 +159,13 @@ void Elaborator::readEvery(const Setting &setting, Frame &frame) {
   // `every 5 epoch eval(..)`: the unit is not said, and epochs are not counted.
   if (setting.words.size() == 3 && setting.words[0].kind == SettingWord::Number && setting.words[1].kind == SettingWord::Name && !setting.words[1].hasArgs) {
     const SettingWord &unit = setting.words[1];
-    const std::string action = textOf(setting.words[2].span);
+    const std::string action = textOf(setting.words[2].span), number = setting.words[0].text;
+    const bool isWhole = number.find_first_not_of("0123456789") == std::string::npos;
     report(Code::E0603, unit.span, "`every` takes a number of steps, or `epoch` alone, and then what is done", frame)
-        .help("write every " + setting.words[0].text + " " + action + " to do it every " + setting.words[0].text + " steps, or every epoch " + action +
-              " to do it at the end of each epoch");
+        .help(isWhole ? "write every " + number + " " + action + " to do it every " + number + " steps, or every epoch " + action +
+                            " to do it at the end of each epoch"
+                      : "write every epoch " + action + ", or the number of steps: an epoch has as many as the examples divided by " +
+                            std::to_string(program.batch) + ", the batch");
     return;
   }
   if (setting.words.size() != 2 || setting.words[1].kind != SettingWord::Name) {

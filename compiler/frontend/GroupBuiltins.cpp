@@ -46,7 +46,8 @@ bool Elaborator::groupsAllowed(const char *name, Span span, Frame &frame) {
     return true;
   report(Code::E0505, span,
          std::string("`") + name + "` in what is predicted: what is predicted of an example may depend on it alone", frame)
-      .help("compare the examples of a group in `train`, and let the model give what is compared");
+      .help("what the model gives is predicted, and so is what it takes. To compare its results, write this behind its call; to mix the examples that it takes, "
+            "in training alone: net(if training then mixed else x)");
   return false;
 }
 

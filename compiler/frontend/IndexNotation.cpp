@@ -86,8 +86,21 @@ Value Elaborator::requireScalar(Value value, Span span, Frame &frame) {
     return name;
   };
   for (const IndexScope::Index &index : frame.index->indices)
-    if (std::string dim = upper(index.name); dim != index.name && fileFrame.names.count(dim))
+    if (std::string dim = upper(index.name); index.reduced && !index.used && dim != index.name && fileFrame.names.count(dim)) {
       error.help("`" + index.name + "` is no size, and so it names an index; the axis of size `" + dim + "` is written [" + dim + "]");
+      return {};
+    }
+  // `q[b, y]` where `q[b, y[b]]` was meant: an index for each axis, the first one of its size that no other axis has.
+  std::string slots;
+  std::set<const IndexScope::Index *> taken;
+  for (const Number &axis : value.tensor.axes)
+    for (const IndexScope::Index &index : frame.index->indices)
+      if (!index.name.empty() && index.visible && index.known && sameSize(index.sizes[0], axis) && taken.insert(&index).second) {
+        slots += (slots.empty() ? "" : ", ") + index.name;
+        break;
+      }
+  if (taken.size() == value.tensor.axes.size())
+    error.help("write `" + textOf(span) + "[" + slots + "]`");
   return {};
 }
 

@@ -352,7 +352,7 @@ private:
                   {"|", "write `or`"},
                   {"!", "write `not`"},
                   {"#", "a comment begins with `//`"},
-                  {"%", "there is no remainder; `a - b * floor(a / b)` on constants"},
+                  {"%", "there is no remainder"},
                   {".", "names have no parts; digits stand on both sides of a number's point"},
                   {"`", "a string stands in double quotes"},
                   {"\xC2\xB7", "write `*`, or `@` for matrices"},

@@ -78,7 +78,7 @@ void NameWalk::mention(const std::string &name, Span span) {
     return;
   }
   if (later.count(name)) {
-    diags.error(Code::E0103, span, "`" + name + "` is used before its definition");
+    diags.error(Code::E0103, span, "`" + name + "` is used before its definition").label(later[name], "defined here");
     tables.unknown.insert({span.file, span.begin});
     return;
   }
@@ -203,8 +203,11 @@ void NameWalk::expr(const Expr *e) {
 
 void NameWalk::reduction(const Expr *e) {
   bool sizes = true;
-  for (const Place &place : e->places)
-    sizes &= place.dots || (maySize(place.name.text) && !isIndex(place.name.text));
+  for (const Place &place : e->places) {
+    // Inside index notation a reduction names indices: what a definition further down is called was meant as one.
+    bool isLater = !indexScopes.empty() && later.count(place.name.text);
+    sizes &= place.dots || (maySize(place.name.text) && !isIndex(place.name.text) && !isLater);
+  }
   std::vector<std::string> bound;
   for (const Place &place : e->places) {
     if (place.dots)
@@ -228,12 +231,13 @@ void NameWalk::bindIndex(std::vector<std::string> &bound, const Place &place) {
     diags.error(Code::E0401, place.span, "index `" + name + "` is bound twice");
   } else if (known(name)) {
     auto own = body.find(name);
-    Diagnostic &d =
-        diags.error(Code::E0401, place.span, "index `" + name + "` is a name already; an index is a new name");
-    if (own != body.end())
-      d.label(own->second.span, "defined here");
-    else if (fileScope.count(name))
-      d.label(fileScope[name].span, "defined here");
+    const bool isLater = own == body.end() && !fileScope.count(name);
+    Diagnostic &d = diags.error(Code::E0401, place.span,
+                                isLater ? "index `" + name + "` is the name of a definition further down; an index is a new name"
+                                        : "index `" + name + "` is a name already; an index is a new name");
+    d.label(own != body.end() ? own->second.span : isLater ? later[name] : fileScope[name].span, "defined here");
+    d.help("an index may not bear the name of what the body or the file defines: rename one of them");
+    tables.unknown.insert({place.span.file, place.span.begin});
   }
   bound.push_back(name);
 }

@@ -22,7 +22,7 @@ struct NameWalk {
   Diagnostics &diags;
   int fileId = 0;
   Scope fileScope, body;
-  std::set<std::string> later; // names of this body that come further down
+  std::map<std::string, Span> later; // names of this body that come further down
   std::vector<std::vector<std::string>> indexScopes;
   LayerGraph graph;
   const ast::LayerItem *current = nullptr;

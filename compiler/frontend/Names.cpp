@@ -135,7 +135,7 @@ void NameWalk::statements(const std::vector<Statement> &list) {
   later.clear();
   for (const Name &name : names)
     if (name.text != "_")
-      later.insert(name.text);
+      later.try_emplace(name.text, name.span);
   for (const Statement &s : list)
     statement(s);
   later.clear();
@@ -239,10 +239,10 @@ void NameWalk::run(const File &file) {
   for (const std::unique_ptr<Item> &item : file.items) // dims and consts: after their definition
     if (item->kind == ItemKind::Dims) {
       for (const Dim &dim : static_cast<const DimsItem &>(*item).dims)
-        later.insert(dim.name.text);
+        later.try_emplace(dim.name.text, dim.name.span);
     } else if (item->kind == ItemKind::Const) {
       for (const Constant &constant : static_cast<const ConstItem &>(*item).constants)
-        later.insert(constant.name.text);
+        later.try_emplace(constant.name.text, constant.name.span);
     }
   for (const auto &[name, info] : fileScope)
     later.erase(name);

@@ -182,7 +182,8 @@ void Elaborator::evalUpdate(const Statement &statement, Frame &frame) {
     report(Code::E0310, statement.span,
            "`" + program.parameters[parameter].path + "` is updated a second time in one step", frame)
         .label(first->second, "first here")
-        .help("an instance with a state is called once a step: give each call an instance of its own");
+        .help("an instance with a state is called once a step. Two instances have weights of their own; to share them, call one instance with both inputs on one "
+              "more axis: docs/patterns.md, \"Two views through one batch norm\"");
     return;
   }
   program.updates.push_back({parameter, value.tensor.op});

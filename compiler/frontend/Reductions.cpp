@@ -33,6 +33,8 @@ Value Elaborator::noIndices(const Expr &expr, Frame &frame) {
     if (place.dots)
       continue;
     const std::string &name = place.name.text;
+    if (tables.unknown.count({place.span.file, place.span.begin})) // told by the names pass
+      return {};
     Value known = lookup(name, place.span, frame);
     if (known.isNumber() || known.isError())
       continue;
@@ -88,6 +90,7 @@ Value Elaborator::reduceByIndex(const Expr &expr, Frame &frame) {
       return failure(Code::E0401, place.span, "index `" + (place.dots ? ".." : place.name.text) + "` is bound already",
                      frame);
     bound.push_back(bindIndex(scope, place.dots ? "" : place.name.text, place.span));
+    scope.indices[bound.back()].reduced = true;
   }
   frame.index = &scope;
   Value value = reduceBound(expr, bound, frame);

@@ -118,7 +118,10 @@ void Elaborator::applySettings() {
     const std::string given = "--set " + written + "=" + text;
     auto key = keys.find(name);
     if (key == keys.end()) {
-      const std::string nearest = nearestName(name.substr(6), names);
+      static const std::map<std::string, std::string> elsewhere = {{"learning_rate", "lr"}, {"weight_decay", "decay"}, {"max_lr", "lr"}, {"beta_1", "beta1"},
+                                                                   {"beta_2", "beta2"}, {"clip_norm", "clip"}, {"max_steps", "steps"}, {"max_epochs", "epochs"}};
+      const auto word = elsewhere.find(name.substr(6));
+      const std::string nearest = word != elsewhere.end() && keys.count("train." + word->second) ? word->second : nearestName(name.substr(6), names);
       diags.error(Code::E0608, none, given + ": unknown key `" + written + "`")
           .help(fileFrame.names.count(written) ? "it is a size or a constant of the file: write -D " + written + "=" + text
                 : nearest.empty()              ? ""

@@ -410,7 +410,7 @@ bool rowBlockOf(const StepGraph &g, int64_t rows, RowBlock &block, std::string &
     return true;
   error = "expected blocks of rows that " +
           (g.grain == 1 ? "divide the " + std::to_string(g.positions) + " positions of an example, or of whole examples that "
-                        : "are whole examples, a multiple of " + std::to_string(g.grain) +
+                        : std::string("are whole examples") + (g.positions > 1 ? " of " + std::to_string(g.positions) + " rows each" : "") + ", a multiple of " + std::to_string(g.grain) +
                               ", the examples that belong together (grain, groups), and ") +
           "divide the batch of " + std::to_string(g.batch) + ", got " + std::to_string(rows) + "; nearest: " + (below ? std::to_string(below) : "") +
           (below && above ? " and " : "") + (above ? std::to_string(above) : "");

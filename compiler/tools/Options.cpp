@@ -205,6 +205,15 @@ static void refuseFlag(const Flags &flags, StringRef command, StringRef written)
           (holds.empty() ? "" : "; did you mean " + holds + "?"));
   sort(beginSo);
   sort(all);
+  // What a program says of its training is no flag of a command that reads one.
+  for (StringRef key : {"lr", "learning-rate", "learning_rate", "decay", "weight-decay", "weight_decay", "momentum", "epochs", "steps", "seed", "clip", "warmup"}) {
+    if (name != key || all.empty() || !is_contained(all, "set"))
+      continue;
+    StringRef own = key.starts_with("learning") ? "lr" : key.starts_with("weight") ? "decay" : key;
+    usage("unknown flag " + flag + "; did you mean `--set " + own + "=..`?");
+  }
+  if (is_contained(all, "set") && (name == "batch-size" || name == "batch_size" || name == "batch"))
+    usage("unknown flag " + flag + "; the batch is a size of the program, `dim B = 32 batch`: -D B=32");
   std::string nearest = nearestName(name.str(), all);
   if (nearest.empty() && beginSo.empty() && !holds.empty())
     beginSo.push_back(holds);

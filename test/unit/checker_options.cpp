@@ -108,9 +108,11 @@ static void overrides() {
                                                          {"train.momentum", "[0, 1)"},
                                                          {"train.precision", "f32, f64 and bf16"},
                                                          {"train.lr", "at least 0"},
-                                                         {"train.seed", "below 2^64"}};
-  const char *const values[] = {"1", "1", "0", "3", "1", "f16", "x", "1.5"};
-  for (size_t i = 0; i < 8; ++i)
+                                                         {"train.seed", "below 2^64"},
+                                                         {"learning_rate", "did you mean `lr`?"},
+                                                         {"train.weight_decay", "did you mean `train.decay`?"}};
+  const char *const values[] = {"1", "1", "0", "3", "1", "f16", "x", "1.5", "1", "1"};
+  for (size_t i = 0; i < std::size(values); ++i)
     expect(compile(text, {{}, {{wrong[i].first, values[i]}}}).says(wrong[i].second),
            std::string("--set ") + wrong[i].first + "=" + values[i]);
   expect(compile(model(linear, "  loss = mean[B] cross_entropy(net(x), y)\n  optimizer adam(lr = 0.1)\n"),
