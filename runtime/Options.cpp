@@ -121,6 +121,19 @@ const char *lateCommand(int argc, char **argv) {
        nearest ? nearest : "", nearest ? "`?" : "");
 }
 
+// A value of the run that was written as a flag of its own: `--lr 0.1`.
+void refuseValue(const Meta &meta, const char *name) {
+  const char *key = name + strspn(name, "-");
+  key = strcmp(key, "learning-rate") == 0 || strcmp(key, "learning_rate") == 0  ? "lr"
+        : strcmp(key, "weight-decay") == 0 || strcmp(key, "weight_decay") == 0 ? "decay"
+                                                                                : key;
+  bool known = strcmp(key, "seed") == 0 || strcmp(key, "epochs") == 0;
+  for (const RunValue &each : meta.values)
+    known = known || strcmp(each.key, key) == 0;
+  if (known)
+    fail(kUsage, "unknown flag `%s`; did you mean `--set %s=..`? (`info` lists the values)", name, key);
+}
+
 void readSinks(Options &options, const char *list) {
   options.logGiven = true;
   while (*list) {
@@ -382,8 +395,11 @@ void readOptions(Options &options, const Meta &meta, int argc, char **argv) {
     }
     if (const char *late = lateCommand(argc, argv); late && (!found || !(found->commands & command)))
       fail(kUsage, "a command stands before its flags: %s %s %s ..", argv[0], late, argv[1]);
-    if (!found)
+    if (!found) {
+      if (name[0] == '-')
+        refuseValue(meta, name);
       unknown(name[0] == '-' ? "flag" : "argument", argv[i], nearest.name);
+    }
     if (!(found->commands & command))
       fail(kUsage, "%s has no meaning for `%s`%s", name, commands[int(options.command)].name,
            command == kTrain && strcmp(name, "--seed") == 0 ? "; the seed of a training is given with --set seed=N" : "");

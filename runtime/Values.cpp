@@ -140,6 +140,10 @@ void setValue(const char *written, const char *key, const char *text) {
   offer("seed");
   offer("steps");
   offer("epochs");
+  if (strcmp(key, "learning_rate") == 0)
+    nearest = "lr";
+  if (strcmp(key, "weight_decay") == 0)
+    nearest = "decay";
   bool isUpper = key[0] >= 'A' && key[0] <= 'Z'; // as sizes are called, as a rule
   fail(kUsage, "--set %s: unknown key `%s`%s%s%s (`info` lists them); %s", written, key, nearest && !isUpper ? "; did you mean `" : "",
        nearest && !isUpper ? nearest : "", nearest && !isUpper ? "`?" : "", "a size or a constant of the program is given when compiling: cinch FILE -D NAME=VALUE");

@@ -279,6 +279,8 @@ std::vector<Slot> Parser::parseSlots() {
   do
     slots.push_back(parseSlot());
   while (accept(TokenKind::Comma));
+  if (at(TokenKind::Colon))
+    failAt(Code::E0010, peek().span, "a slice has no step", "cut the axis, and take one place of each part: reshape[B, D / 2, 2](x)[.., 0]");
   close(TokenKind::RSquare);
   return slots;
 }

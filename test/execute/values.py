@@ -102,6 +102,10 @@ def refusals(data):
     refused(["`precision` is decided when compiling"], "precision=f64")
     refused(["`beta1` is no value of this program"], "beta1=0.5")
     refused(["unknown key `leraning`"], "leraning=1")
+    refused(["unknown key `learning_rate`; did you mean `lr`?"], "learning_rate=0.1")
+    for flag, key in (("--lr", "lr"), ("--learning-rate", "lr"), ("--epochs", "epochs")):
+        said = programs.call([plain, "--data", data, "--out", programs.FOLDER / "none", flag, "1"], allowed=(2,)).stdout
+        verdicts.expect("unknown flag `%s`; did you mean `--set %s=..`?" % (flag, key) in said, "%s: %s" % (flag, said))
     refused(["unknown key `H`", "cinch FILE -D NAME=VALUE"], "H=3")
     refused(["unknown key `step`; did you mean `steps`?"], "step=1")
     refused(["--set expects KEY=VALUE, got `lr`"], "lr")
