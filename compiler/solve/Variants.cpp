@@ -56,7 +56,8 @@ SearchResult VariantPlanner::search(const SearchOptions &asked, bool whole, int 
   if (!best.error.empty())
     return best;
   if (!best.feasible && asked.smallest) {
-    SearchResult least = confirmed(searchSmallest(asked, chosen), options);
+    SearchResult least = searchSmallest(asked, chosen);
+    least = confirmed(std::move(least), options, chosen);
     least.deeperBound = least.plan.seconds; // if it fits after all
     return least;
   }
@@ -160,14 +161,20 @@ SearchResult VariantPlanner::searchSmallest(SearchOptions options, int &chosen) 
 
 // A search for what fits goes other ways than one for what is smallest, and may end below it. What is named is a budget that was tried: a plan that was
 // found in more bytes than it takes is not always found in as many.
-SearchResult VariantPlanner::confirmed(SearchResult least, SearchOptions options) {
+SearchResult VariantPlanner::confirmed(SearchResult least, SearchOptions options, int &chosen) {
   if (least.feasible || !least.error.empty())
     return least;
+  int variant = 0;
   auto within = [&](int64_t budget) { // bytes of what fits; 0: nothing does
     options.arenaBudget = budget;
-    int unused = 0;
-    SearchResult result = searchAll(options, unused);
-    return result.error.empty() && result.feasible ? result.plan.decision.arenaBytes : 0;
+    SearchResult result = searchAll(options, variant);
+    if (!result.error.empty() || !result.feasible)
+      return int64_t(0);
+    // The refusal is about this plan now.
+    least.plan = std::move(result.plan), least.choice = std::move(result.choice), least.name = std::move(result.name);
+    least.holders = alive(variants[size_t(variant)].rows.graph, least.plan, least.plan.peakRun);
+    chosen = variant;
+    return least.plan.decision.arenaBytes;
   };
   for (;;) {
     const int64_t below = least.smallestArena - 1, bytes = within(below);

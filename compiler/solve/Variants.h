@@ -40,8 +40,8 @@ private:
   bool mayWin(int i, const SearchOptions &);
   SearchResult searchAll(SearchOptions, int &chosen);
   SearchResult searchSmallest(SearchOptions, int &chosen);
-  // Nothing fits into a byte less than the smallest budget of this, or it is made smaller.
-  SearchResult confirmed(SearchResult least, SearchOptions);
+  // Nothing fits into a byte less than the smallest budget of this, or it is made smaller. `chosen`: of its plan.
+  SearchResult confirmed(SearchResult least, SearchOptions, int &chosen);
   void searchDeeper(SearchOptions, SearchResult &best, int &chosen);
   double deeperBound(SearchOptions, double seconds); // SearchResult::deeperBound of a plan of so many seconds
   bool allows(int i, const SearchOptions &) const;
