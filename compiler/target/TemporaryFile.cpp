@@ -12,6 +12,11 @@ using namespace llvm;
 
 namespace cinch::target {
 
+std::string behindLinks(const std::string &path) {
+  SmallString<128> real;
+  return sys::fs::is_symlink_file(path) && !sys::fs::real_path(path, real) ? real.str().str() : path;
+}
+
 TemporaryFile::~TemporaryFile() {
   if (!made)
     return;
@@ -36,12 +41,13 @@ std::error_code TemporaryFile::make(StringRef ending) {
 // The name is the file's, cut where a folder would not take a longer one, with the process and a number behind it.
 std::error_code TemporaryFile::makeBeside(const std::string &file) {
   static unsigned number = 0;
-  SmallString<128> base(sys::path::filename(file));
+  const std::string place = behindLinks(file);
+  SmallString<128> base(sys::path::filename(place));
   base.truncate(std::min<size_t>(base.size(), 220));
   std::error_code error;
   int descriptor = -1;
   do {
-    SmallString<128> path(sys::path::parent_path(file));
+    SmallString<128> path(sys::path::parent_path(place));
     sys::path::append(path, Twine(base) + "." + Twine(sys::Process::getProcessId()) + "-" + Twine(number++) + ".tmp");
     name = path.str().str();
     error = sys::fs::openFileForWrite(name, descriptor, sys::fs::CD_CreateNew);
@@ -55,7 +61,7 @@ std::error_code TemporaryFile::makeBeside(const std::string &file) {
 }
 
 std::error_code TemporaryFile::renameTo(const std::string &file) {
-  std::error_code error = sys::fs::rename(name, file);
+  std::error_code error = sys::fs::rename(name, behindLinks(file));
   if (error)
     return error;
   sys::DontRemoveFileOnSignal(name);

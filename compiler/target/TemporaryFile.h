@@ -9,6 +9,10 @@
 
 namespace cinch::target {
 
+// The file that a link leads to: what is written takes its place, and the link stays. The path itself if it is no link, or leads to nothing that has a
+// place of its own, such as a pipe.
+std::string behindLinks(const std::string &path);
+
 // Removed when it goes out of scope, and by a signal that ends the process.
 class TemporaryFile {
 public:
@@ -18,7 +22,7 @@ public:
 
   // Makes it in the folder of temporary files (TMPDIR). What went wrong; the path then says where.
   std::error_code make(llvm::StringRef ending);
-  // Makes it beside a file, so that one rename puts it in that file's place.
+  // Makes it beside a file, or beside what a link of that name leads to, so that one rename puts it in that file's place.
   std::error_code makeBeside(const std::string &file);
   std::error_code renameTo(const std::string &file);
   // Its bytes from now on.

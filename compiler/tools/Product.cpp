@@ -24,20 +24,28 @@ static std::string runtimeArchive(const char *self) {
 }
 
 int writeOutput(const std::string &path, llvm::StringRef bytes) {
+  const std::string place = target::behindLinks(path);
   std::error_code error;
-  llvm::ToolOutputFile file(path, error, llvm::sys::fs::OF_None);
-  if (!error) {
-    file.os() << bytes;
-    file.os().close();
-    error = file.os().error();
-    file.os().clear_error();
+  auto write = [&](llvm::raw_fd_ostream &out) {
+    if (error)
+      return;
+    out << bytes;
+    out.close();
+    error = out.error();
+    out.clear_error();
+  };
+  if (llvm::sys::fs::is_symlink_file(place)) { // to a pipe, say: there is no file that could be removed
+    llvm::raw_fd_ostream out(place, error);
+    write(out);
+  } else { // removed again if it is not written to its end
+    llvm::ToolOutputFile file(place, error, llvm::sys::fs::OF_None);
+    write(file.os());
+    if (!error)
+      file.keep();
   }
-  if (error) {
+  if (error)
     complain("cinch: cannot write '" + path + "': " + error.message() + "\n", "output");
-    return 5;
-  }
-  file.keep();
-  return 0;
+  return error ? 5 : 0;
 }
 
 void printSummary(const Compilation &compilation) {
