@@ -20,6 +20,7 @@
 #include "llvm/TargetParser/Host.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -50,6 +51,15 @@ double now() {
 }
 
 volatile sig_atomic_t asked = 0; // the signal that asked the process to end
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
+// Which of them the process was started to ignore, as nohup does. LLVM answers all of them from its first temporary file on.
+const std::array<bool, 3> ignored = [] {
+  std::array<bool, 3> list = {};
+  for (size_t i = 0; i < list.size(); ++i)
+    if (struct sigaction now; sigaction(kSignals[i], nullptr, &now) == 0)
+      list[i] = now.sa_handler == SIG_IGN;
+  return list;
+}();
 
 class Calibration {
 public:
@@ -297,13 +307,15 @@ bool Calibration::run(analysis::Profile &profile) {
 }
 
 int measureMachine(const std::string &compiler, int threads, analysis::Profile &profile, std::string &error) {
-  constexpr int signals[] = {SIGINT, SIGTERM, SIGHUP};
   struct sigaction answer = {}, before[3];
-  answer.sa_handler = [](int signal) { asked = signal; };
   answer.sa_flags = SA_RESTART;
-  for (int i = 0; i < 3; ++i)
-    if (sigaction(signals[i], nullptr, &before[i]) == 0 && before[i].sa_handler != SIG_IGN) // nohup asked to go on
-      sigaction(signals[i], &answer, nullptr);
+  for (size_t i = 0; i < ignored.size(); ++i) {
+    if (ignored[i])
+      answer.sa_handler = SIG_IGN;
+    else
+      answer.sa_handler = [](int signal) { asked = signal; };
+    sigaction(kSignals[i], &answer, &before[i]);
+  }
   int status = 0;
   {
     Calibration calibration(compiler, threads);
@@ -311,8 +323,8 @@ int measureMachine(const std::string &compiler, int threads, analysis::Profile &
       status = calibration.hasPlace ? 1 : 5;
     error = calibration.error;
   }
-  for (int i = 0; i < 3; ++i)
-    sigaction(signals[i], &before[i], nullptr);
+  for (size_t i = 0; i < ignored.size(); ++i)
+    sigaction(kSignals[i], &before[i], nullptr);
   if (asked)
     raise(asked); // the handler of temporary files ends the process
   return status;
