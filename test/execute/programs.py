@@ -73,7 +73,11 @@ class Verdicts:
 
 
 class Failure(Exception):
-    pass
+    """What was called, how it ended, and the end of what it said; `output` is all of that."""
+
+    def __init__(self, text, output=""):
+        super().__init__(text)
+        self.output = output
 
 
 def in_parallel(function, items):
@@ -94,7 +98,7 @@ def call(command, timeout=300, cwd=None, allowed=(0,)):
     )
     if done.returncode not in allowed:
         raise Failure(
-            "%s: exit %d\n%s" % (" ".join(str(word) for word in command), done.returncode, done.stdout[-2000:])
+            "%s: exit %d\n%s" % (" ".join(str(word) for word in command), done.returncode, done.stdout[-2000:]), done.stdout
         )
     return done
 

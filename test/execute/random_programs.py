@@ -163,7 +163,7 @@ class Trial:
             return programs.run(exe, self.folder, steps, "--threads", str(plan.threads), *words, init=init, timeout=60)
         except programs.Failure as failure:
             if ": exit 4\n" in str(failure):
-                return re.search(r"step \d+: .*", str(failure)).group()
+                return re.search(r"step \d+: .*", failure.output).group()
             raise Wrong("run: " + kind_of(str(failure)), str(failure))
 
     def bits(self, plans, precision):
