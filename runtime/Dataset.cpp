@@ -98,55 +98,83 @@ static Text transposition(const Shape &inFile, const Shape &wanted) {
   return text;
 }
 
-static void matchAxes(const FieldFile &file, const FieldSpec &field, const Shape &inFile) {
-  if (sameAxes(axesOf(inFile, 1), axesOf(field.shape, 0)))
+// What a field must find along each step of the first axis of an array: an example, or a row of a window.
+struct Wanted {
+  const FieldSpec &field;
+  const Shape shape;
+  const char *one, *many; // "an example", "examples"
+};
+
+static void matchAxes(const FieldFile &file, const Wanted &wanted, const Shape &inFile) {
+  if (sameAxes(axesOf(inFile, 1), axesOf(wanted.shape, 0)))
     return;
-  Text how = transposition(inFile, field.shape), mend;
+  Text how = transposition(inFile, wanted.shape), mend;
   if (how.size)
     mend.add("its axes stand in another order: save it transposed, in NumPy with .%s", how.data);
   else
     mend.add("as many values in other axes: transpose it into this order, or, if it only lacks its shape, save it as [%lld, %lld]",
-             (long long)inFile.dims[0], (long long)field.shape.count());
-  fail(kData, "%s: field `%s` has shape %s an example; the file has shape %s, %s", file.path.text, field.name, describe(field.shape).text,
+             (long long)inFile.dims[0], (long long)wanted.shape.count());
+  fail(kData, "%s: field `%s` has shape %s %s; the file has shape %s, %s", file.path.text, wanted.field.name, describe(wanted.shape).text, wanted.one,
        describe(inFile).text, mend.data);
 }
 
-// The first axis counts the examples; the others are the declared ones, row-major, but for merged and split neighbours.
-static void matchRows(FieldFile &file, const FieldSpec &field, const Shape &inFile) {
-  int64_t wanted = field.shape.count(), found = 1;
+// The first axis counts the rows; the others are the declared ones, row-major, but for merged and split neighbours.
+static void matchRows(FieldFile &file, const DatasetSpec &spec, const FieldSpec &field, const Shape &inFile) {
+  const Wanted of = {field, spec.shapeOfRow(field), spec.ofRows() ? "a row" : "an example", spec.ofRows() ? "rows" : "examples"};
+  int64_t wanted = of.shape.count(), found = 1;
   for (int i = 1; i < inFile.rank; ++i)
     found *= inFile.dims[i];
   if (inFile.rank == 0)
-    fail(kData, "%s: one value without axes; the first axis must count the examples", file.path.text);
-  if (found != wanted && inFile.count() == wanted && sameAxes(axesOf(inFile, 0), axesOf(field.shape, 0)))
-    fail(kData, "%s: field `%s` has shape %s an example; the file has shape %s, where the first axis must count the examples: if it is one example, save it as "
+    fail(kData, "%s: one value without axes; the first axis must count the %s", file.path.text, of.many);
+  if (found != wanted && inFile.count() == wanted && sameAxes(axesOf(inFile, 0), axesOf(of.shape, 0)))
+    fail(kData, "%s: field `%s` has shape %s %s; the file has shape %s, where the first axis must count the %s: if it is one example, save it as "
                 "x[None]",
-         file.path.text, field.name, describe(field.shape).text, describe(inFile).text);
+         file.path.text, field.name, describe(of.shape).text, of.one, describe(inFile).text, of.many);
   if (found != wanted && field.elem == Elem::I32 && wanted == 1)
-    fail(kData, "%s: field `%s` is one number an example; the file has shape %s, %lld an example: if these are one-hot, save the place of the 1, in NumPy "
+    fail(kData, "%s: field `%s` is one number %s; the file has shape %s, %lld %s: if these are one-hot, save the place of the 1, in NumPy "
                 "argmax(-1)",
-         file.path.text, field.name, describe(inFile).text, (long long)found);
+         file.path.text, field.name, of.one, describe(inFile).text, (long long)found, of.one);
   if (found != wanted)
-    fail(kData, "%s: field `%s` needs %lld values an example, shape %s; the file has shape %s, %lld an example",
-         file.path.text, field.name, (long long)wanted, describe(field.shape).text, describe(inFile).text,
-         (long long)found);
-  matchAxes(file, field, inFile);
+    fail(kData, "%s: field `%s` needs %lld values %s, shape %s; the file has shape %s, %lld %s",
+         file.path.text, field.name, (long long)wanted, of.one, describe(of.shape).text, describe(inFile).text,
+         (long long)found, of.one);
+  matchAxes(file, of, inFile);
   if (field.elem == Elem::I32 && isFloat(file.raw))
     fail(kData, "%s: field `%s` is i32, but the file holds %s; save it as whole numbers, in NumPy with astype(\"i4\")", file.path.text, field.name,
          nameOf(file.raw));
   if (field.elem == Elem::Bool && isFloat(file.raw))
     fail(kData, "%s: field `%s` is bool, but the file holds %s; save it as bool or as 0 and 1, in NumPy with astype(\"bool\")", file.path.text,
          field.name, nameOf(file.raw));
-  file.count = wanted;
-  file.exampleStep = wanted * bytesOf(file.raw);
-  file.examples = inFile.dims[0];
-  int64_t left = file.dataEnd - file.dataOffset;
-  if (file.exampleStep && left / file.exampleStep < file.examples)
-    fail(kData, "%s: field `%s` is truncated: its header says %lld examples of %lld bytes, %lld bytes are there",
-         file.path.text, field.name, (long long)file.examples, (long long)file.exampleStep, (long long)left);
-  if (left != file.examples * file.exampleStep)
-    fail(kData, "%s: field `%s`: %lld bytes follow the %lld examples that its header announces", file.path.text,
-         field.name, (long long)(left - file.examples * file.exampleStep), (long long)file.examples);
+  file.columns = wanted;
+  file.rows = inFile.dims[0];
+  const int64_t step = wanted * bytesOf(file.raw), left = file.dataEnd - file.dataOffset;
+  if (step && left / step < file.rows)
+    fail(kData, "%s: field `%s` is truncated: its header says %lld %s of %lld bytes, %lld bytes are there",
+         file.path.text, field.name, (long long)file.rows, of.many, (long long)step, (long long)left);
+  if (left != file.rows * step)
+    fail(kData, "%s: field `%s`: %lld bytes follow the %lld %s that its header announces", file.path.text,
+         field.name, (long long)(left - file.rows * step), (long long)file.rows, of.many);
+}
+
+// Examples from the rows of a file: each is one, or each window of them is, in the part of the file that this set has.
+static void takeRows(FieldFile &file, const DatasetSpec &spec, const FieldSpec &field, int64_t span) {
+  const int64_t step = file.columns * bytesOf(file.raw);
+  file.count = field.shape.count();
+  file.exampleStep = step;
+  file.examples = file.rows;
+  if (!spec.ofRows())
+    return;
+  const int64_t late = int64_t(spec.holdOut * double(file.rows) + 0.5), early = file.rows - late;
+  file.firstRow = spec.held ? early : 0;
+  file.rows = spec.held ? late : early;
+  if (file.rows < span)
+    fail(kData, "%s: %lld rows%s are fewer than one window of %lld", file.path.text, (long long)file.rows,
+         spec.holdOut <= 0 ? "" : spec.held ? " that are held out" : " that are not held out", (long long)span);
+  file.dataOffset += file.firstRow * step;
+  file.dataEnd = file.dataOffset + file.rows * step;
+  file.exampleStep = spec.stride * step;
+  file.before = field.at * step;
+  file.examples = (file.rows - span) / spec.stride + 1;
 }
 
 static void openWindows(FieldFile &file, const DatasetSpec &spec, bool tokens) {
@@ -208,9 +236,10 @@ bool takesFilesInOrder(const DatasetSpec &spec) {
   return strcmp(spec.source, "records") == 0 || strcmp(spec.source, "text") == 0 || strcmp(spec.source, "tokens") == 0;
 }
 
-void beginDataset(Dataset &dataset, const DatasetSpec &spec, const DatasetSpec &trained) {
+void beginDataset(Dataset &dataset, const DatasetSpec &spec, const DatasetSpec &trained, const Entry *predicted) {
   dataset = Dataset();
   dataset.spec = &spec;
+  dataset.span = predicted && predicted->fields.size ? 0 : spec.window;
   dataset.fields = allocateArray<FieldFile>(spec.fields.size);
   for (int64_t i = 0; i < spec.fields.size; ++i)
     dataset.fields[i] = FieldFile();
@@ -221,6 +250,14 @@ void beginDataset(Dataset &dataset, const DatasetSpec &spec, const DatasetSpec &
       if (strcmp(spec.fields[own].name, trained.fields[i].name) == 0)
         dataset.fieldOf[i] = int(own);
   }
+  if (!predicted || !spec.ofRows())
+    return;
+  for (const EntryField &read : predicted->fields)
+    if (const int own = dataset.fieldOf[read.index]; own >= 0) {
+      const FieldSpec &field = spec.fields[own];
+      const int64_t end = field.at + field.shape.dims[0];
+      dataset.span = end > dataset.span ? end : dataset.span;
+    }
 }
 
 void openField(Dataset &dataset, int number, const char *folder, const char *out) {
@@ -258,8 +295,10 @@ void openField(Dataset &dataset, int number, const char *folder, const char *out
                   : npy     ? readNpyHeader(file)
                   : tensors ? findTensor(file, field.from[0])
                             : findNpzArray(file, field.from[0], spec.name, field.name, out);
-    matchRows(file, field, shape);
+    matchRows(file, spec, field, shape);
   }
+  if (!takesFilesInOrder(spec))
+    takeRows(file, spec, field, dataset.span);
   if (const Normal *normal = field.normalize ? normalOf(field.name) : nullptr) {
     file.mean = normal->mean;
     file.deviation = normal->deviation;
@@ -269,6 +308,9 @@ void openField(Dataset &dataset, int number, const char *folder, const char *out
     dataset.examples = file.examples;
   }
   const FieldFile &counted = dataset.fields[dataset.counted];
+  if (file.firstRow >= 0 && file.rows != counted.rows)
+    fail(kData, "data `%s`: field `%s` in %s has %lld rows, but field `%s` in %s has %lld", spec.name, field.name, file.path.text,
+         (long long)file.rows, spec.fields[dataset.counted].name, counted.path.text, (long long)counted.rows);
   if (file.examples != counted.examples)
     fail(kData, "data `%s`: field `%s` in %s has %lld examples, but field `%s` in %s has %lld", spec.name, field.name, file.path.text,
          (long long)file.examples, spec.fields[dataset.counted].name, counted.path.text, (long long)counted.examples);
@@ -284,7 +326,7 @@ bool readExample(const Dataset &dataset, int field, int64_t example, Elem elem, 
   int64_t unit = bytesOf(file.raw), perChunk = int64_t(sizeof buffer) / unit;
   for (int64_t done = 0; done < file.count; done += perChunk) {
     int64_t now = file.count - done < perChunk ? file.count - done : perChunk;
-    if (!readAt(file.fd, buffer, size_t(now * unit), file.dataOffset + example * file.exampleStep + done * unit))
+    if (!readAt(file.fd, buffer, size_t(now * unit), file.dataOffset + example * file.exampleStep + file.before + done * unit))
       return false;
     convertValues(file, spec, buffer, done, now, elem, into + done * bytesOf(elem));
   }

@@ -12,18 +12,20 @@ const char *nameOf(RawType);
 double halfToDouble(uint64_t bits);
 inline bool isFloat(RawType type) { return type >= RawType::F16; }
 
-// Where the values of one field lie: example e is `count` values from byte dataOffset + e * exampleStep, below dataEnd. Records and windows may lie in
-// several files: `examples` counts those of all, and this one has the first `here` of them.
+// Where the values of one field lie: example e is `count` values from byte dataOffset + e * exampleStep + before, below dataEnd. Records and windows
+// of text may lie in several files: `examples` counts those of all, and this one has the first `here` of them.
 struct FieldFile {
   int fd = -1;
   struct {
     const char *text = "";
   } path; // as long as it is: a program may have hundreds of files
   int64_t size = 0; // of the file
-  int64_t dataOffset = 0, dataEnd = 0, exampleStep = 0, count = 0, examples = 0;
+  int64_t dataOffset = 0, dataEnd = 0, exampleStep = 0, before = 0, count = 0, examples = 0;
+  int64_t columns = 0, rows = 0; // values of a row and rows from dataOffset on; an example is one, or, if firstRow is not below 0, a window of them
+  int64_t firstRow = -1;         // of the file: the one at dataOffset
   RawType raw = RawType::U8;
   bool bigEndian = false;
-  const double *mean = nullptr, *deviation = nullptr; // of a field that is normalized: one a value of an example
+  const double *mean = nullptr, *deviation = nullptr; // of a field that is normalized: one a value of a row
   FieldFile *next = nullptr; // where the examples behind these lie
   int64_t here = 0;
   // An array that lies in a ZIP file as it is: its bytes there, and their CRC-32 by the directory.
@@ -48,11 +50,13 @@ struct Dataset {
   int64_t examples = 0;
   FieldFile *fields = nullptr; // one a field of the spec
   int counted = -1;            // the field that `examples` was taken from: the first that was opened
+  int64_t span = 0;            // windows of rows: how many rows an example reaches over
   int *fieldOf = nullptr;      // one a field of the data set that the program trains on: ours of that name, or -1
 };
 
-// A data set of which nothing is open yet.
-void beginDataset(Dataset &, const DatasetSpec &, const DatasetSpec &trained);
+// A data set of which nothing is open yet. What is predicted needs no rows behind those of the fields that `predicted` reads: so the last windows of a
+// series, whose end is not known yet, are predicted too. Null: an example has whole windows.
+void beginDataset(Dataset &, const DatasetSpec &, const DatasetSpec &trained, const Entry *predicted);
 // Opens the file of a field under `folder`, unless it is open: checks header, shape and length, and every value. Leaves
 // with kData if something is wrong. `out` is where a csv file's values are kept in binary form.
 void openField(Dataset &, int field, const char *folder, const char *out);
@@ -80,7 +84,7 @@ void readDataHeader(const FieldFile &, void *into, int64_t size, int64_t offset,
 // The product of the axes stays far from overflow; before anything is computed with it.
 void checkSizes(const FieldFile &, const Shape &);
 
-// A field of a csv file: its columns are turned into f64 values in OUT, once, and checked on the way.
+// A field of a csv file: its columns are turned into f64 values in OUT, once, and checked on the way. Sets raw, columns and rows.
 void openCsv(Dataset &, int field, const char *folder, const char *out);
 
 // What any raw value is: a whole number and a floating-point one (isWhole false: only the latter).

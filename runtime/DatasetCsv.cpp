@@ -289,7 +289,8 @@ double readCell(CsvReader &reader, CsvReader::End follows, int64_t expected, con
   return value;
 }
 
-// Whether a row is one of those held out: a draw of its own for each, whatever else is in the file.
+// Whether a row is one of those held out: a draw of its own for each, whatever else is in the file. Windows are cut from all rows.
+bool drawsRows(const DatasetSpec &spec) { return spec.holdOut > 0 && !spec.ofRows(); }
 bool isHeld(const DatasetSpec &spec, uint64_t key, int64_t row) {
   return double(mix64(key + uint64_t(row) * 0x9e3779b97f4a7c15u) >> 11) * 0x1p-53 < spec.holdOut;
 }
@@ -311,7 +312,7 @@ void convertRows(const DatasetSpec &spec, const FieldSpec &field, const FieldFil
       continue;
   for (;;) {
     int64_t line = reader.line, column = 0, next = 0; // next: in `order`
-    bool ours = isHeld(spec, key, inFile) == spec.held;
+    bool ours = !drawsRows(spec) || isHeld(spec, key, inFile) == spec.held;
     CsvReader::End end;
     do {
       end = reader.next();
@@ -368,9 +369,9 @@ void openCsv(Dataset &dataset, int number, const char *folder, const char *out) 
   openDataFile(file, folder, spec.files[0], spec);
   Columns columns;
   columns.count = field.from.size;
-  if (columns.count != field.shape.count())
+  if (columns.count != spec.shapeOfRow(field).count())
     failInternal("data `%s`: `%s` has %lld values from %lld columns", spec.name, field.name,
-                 (long long)field.shape.count(), (long long)columns.count);
+                 (long long)spec.shapeOfRow(field).count(), (long long)columns.count);
   if (columns.count > kRowMax)
     fail(kData, "data `%s`: %lld columns are too many", spec.name, (long long)columns.count);
   Text asked;
@@ -379,7 +380,7 @@ void openCsv(Dataset &dataset, int number, const char *folder, const char *out) 
   char missing[40];
   if (takesMissing(spec, field))
     asked.add(" missing %s", exact(missing, spec.missing, false));
-  if (spec.holdOut > 0)
+  if (drawsRows(spec))
     asked.add(" hold %s %lld %d", exact(missing, spec.holdOut, false), (long long)spec.holdSeed, spec.held);
   uint64_t hash = hashText(asked.data);
   for (const char *text : field.from)
@@ -403,9 +404,8 @@ void openCsv(Dataset &dataset, int number, const char *folder, const char *out) 
   values.path.text = copyText(kept.path.text, strlen(kept.path.text));
   values.size = values.dataEnd = kept.size;
   values.dataOffset = kKeptHead;
-  values.count = columns.count;
-  values.exampleStep = 8 * values.count;
-  values.examples = (kept.size - kKeptHead) / values.exampleStep;
+  values.columns = columns.count;
+  values.rows = (kept.size - kKeptHead) / (8 * values.columns);
   values.raw = RawType::F64;
 }
 

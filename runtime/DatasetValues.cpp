@@ -119,8 +119,8 @@ decltype(convertNative<float>) *nativeOf(RawType raw) {
 void convertValues(const FieldFile &file, const FieldSpec &field, const char *raw, int64_t first, int64_t count, Elem elem,
                    char *into) {
   if (file.mean) {
-    for (int64_t i = 0; i < count; ++i) {
-      double value = (decode(file.raw, raw + bytesOf(file.raw) * i, file.bigEndian).real - file.mean[first + i]) / file.deviation[first + i];
+    for (int64_t i = 0, column = first % file.columns; i < count; ++i, column = column + 1 == file.columns ? 0 : column + 1) {
+      double value = (decode(file.raw, raw + bytesOf(file.raw) * i, file.bigEndian).real - file.mean[column]) / file.deviation[column];
       if (elem == Elem::F64)
         reinterpret_cast<double *>(into)[i] = value;
       else
@@ -188,6 +188,8 @@ static void checkOne(const FieldFile &file, const FieldSpec &field, bool windows
   char where[96];
   if (windows)
     snprintf(where, sizeof where, "at position %lld", (long long)index);
+  else if (file.firstRow >= 0)
+    snprintf(where, sizeof where, "in row %lld, value %lld", (long long)(file.firstRow + index / file.columns), (long long)(index % file.columns));
   else
     snprintf(where, sizeof where, "in example %lld, value %lld", (long long)(index / file.count),
              (long long)(index % file.count));
@@ -247,7 +249,7 @@ static uint32_t checkRange(const FieldFile &file, const FieldSpec &field, bool w
 // Values that lie apart are checked example by example.
 static uint32_t checkFile(const FieldFile &file, const FieldSpec &field, bool windows) {
   int64_t bytes = file.count * bytesOf(file.raw);
-  if (windows || file.exampleStep == bytes)
+  if (windows || file.firstRow >= 0 || file.exampleStep == bytes)
     return checkRange(file, field, windows, file.dataOffset, file.dataEnd, 0, 0);
   uint32_t crc = 0;
   for (int64_t example = 0; example < file.here; ++example) {
@@ -331,6 +333,8 @@ static void checkOneFile(const DatasetSpec &spec, const FieldSpec &field, FieldF
   asked.add("2 %s %a %d %lld %d %d %lld %d %lld %lld %lld", spec.source, field.scale, int(file.raw), (long long)file.dataOffset,
             int(field.elem), field.hasBelow, (long long)field.below, field.hasExcept, (long long)field.except,
             (long long)file.count, (long long)file.exampleStep);
+  if (file.firstRow >= 0)
+    asked.add(" rows %lld", (long long)file.rows);
   uint64_t hash = hashText(asked.data);
   bool keep = exists(out);
   if (keep && isRemembered(out, hash, file.size, time, file.path.text, file.crc))

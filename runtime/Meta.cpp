@@ -16,6 +16,18 @@ const char *nameOf(Elem elem) {
   return "?";
 }
 
+bool DatasetSpec::ofRows() const { return window > 0 && strcmp(source, "text") != 0 && strcmp(source, "tokens") != 0; }
+
+Shape DatasetSpec::shapeOfRow(const FieldSpec &field) const {
+  Shape shape = field.shape;
+  if (!ofRows() || shape.rank == 0)
+    return shape;
+  --shape.rank;
+  for (int axis = 0; axis < shape.rank; ++axis)
+    shape.dims[axis] = field.shape.dims[axis + 1];
+  return shape;
+}
+
 int64_t Shape::count() const {
   int64_t result = 1;
   for (int i = 0; i < rank; ++i)
@@ -135,6 +147,7 @@ void readField(JsonReader &json, FieldSpec &field) {
       field.hasBelow = json.readInteger(field.below);
     if (object.is("except"))
       field.hasExcept = json.readInteger(field.except);
+    object.read("at", field.at);
   }
 }
 

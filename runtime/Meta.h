@@ -68,6 +68,7 @@ struct FieldSpec {
   int64_t below = 0, except = 0;
   List<const char *> names; // csv: what stands in a cell for 0, 1, ..
   bool normalize = false;
+  int64_t at = 0; // windows of rows: the row of a window with which the field begins
 };
 
 struct DatasetSpec {
@@ -79,11 +80,14 @@ struct DatasetSpec {
   double missing = 0; // csv: what a cell without a number counts as
   List<const char *> files;
   int64_t window = 0, stride = 1, header = 0, tokenBits = 16;
-  double holdOut = 0; // csv: so many of the rows are held out, drawn with holdSeed; held: this set has those
+  double holdOut = 0; // so many of the rows are held out, drawn with holdSeed, in windows of rows the last ones; held: this set has those
   int64_t holdSeed = 0;
   bool held = false;
   bool shuffle = true;
   List<FieldSpec> fields;
+
+  bool ofRows() const; // an example is `window` rows of the file that follow one another, and the first axis of a field counts its rows
+  Shape shapeOfRow(const FieldSpec &) const; // what one row of the file has of a field
 };
 
 // A line of a `names` block: what parameters are called in a file of another framework. `*` may stand in both.

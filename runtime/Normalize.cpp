@@ -24,7 +24,7 @@ void prepareNormals(const Meta &meta, bool said) {
     normal.meanName = copyText(mean.data, mean.size);
     normal.deviationName = copyText(deviation.data, deviation.size);
     normal.shape.rank = 1;
-    normal.shape.dims[0] = field.shape.count();
+    normal.shape.dims[0] = trained.shapeOfRow(field).count();
     normal.mean = allocateArray<double>(normal.shape.dims[0]);
     normal.deviation = allocateArray<double>(normal.shape.dims[0]);
     for (int64_t i = 0; i < normal.shape.dims[0]; ++i) {
@@ -44,15 +44,15 @@ const Normal *normalOf(const char *field) {
 // Adds up f(value, column) over the rows of a file.
 template <typename Function> static void addRows(const FieldFile &file, double *sums, Function f) {
   double buffer[256];
-  for (int64_t column = 0; column < file.count; ++column)
+  for (int64_t column = 0; column < file.columns; ++column)
     sums[column] = 0;
-  int64_t total = file.examples * file.count;
+  int64_t total = file.rows * file.columns;
   for (int64_t done = 0, column = 0; done < total;) {
     int64_t now = total - done < 256 ? total - done : 256;
     readReals(file, done, now, buffer);
     for (int64_t i = 0; i < now; ++i) {
       sums[column] += f(buffer[i], column);
-      column = column + 1 == file.count ? 0 : column + 1;
+      column = column + 1 == file.columns ? 0 : column + 1;
     }
     done += now;
   }
@@ -61,11 +61,11 @@ template <typename Function> static void addRows(const FieldFile &file, double *
 // Whether all rows hold the same value in a column. Its mean is rounded, so that its deviation would be the rounding error instead of 0.
 static const bool *constantColumns(const FieldFile &file, const Normal &normal) {
   double *first = normal.mean, *others = normal.deviation; // rows that hold another value; both are found anew behind this
-  bool *constant = allocateArray<bool>(file.count);
-  if (file.examples > 0)
-    readReals(file, 0, file.count, first);
+  bool *constant = allocateArray<bool>(file.columns);
+  if (file.rows > 0)
+    readReals(file, 0, file.columns, first);
   addRows(file, others, [&](double value, int64_t column) { return value == first[column] ? 0.0 : 1.0; });
-  for (int64_t column = 0; column < file.count; ++column)
+  for (int64_t column = 0; column < file.columns; ++column)
     constant[column] = others[column] == 0;
   return constant;
 }
@@ -78,15 +78,15 @@ void findNormals(const Dataset &trained) {
       normal.found = true;
       const FieldFile &file = trained.fields[i];
       const bool *constant = constantColumns(file, normal);
-      double rows = double(file.examples);
+      double rows = double(file.rows);
       addRows(file, normal.mean, [](double value, int64_t) { return value; });
-      for (int64_t column = 0; column < file.count; ++column)
+      for (int64_t column = 0; column < file.columns; ++column)
         normal.mean[column] /= rows;
       addRows(file, normal.deviation, [&](double value, int64_t column) {
         double d = value - normal.mean[column];
         return d * d;
       });
-      for (int64_t column = 0; column < file.count; ++column) {
+      for (int64_t column = 0; column < file.columns; ++column) {
         double deviation = __builtin_sqrt(normal.deviation[column] / rows);
         normal.deviation[column] = constant[column] || !(deviation > 0) ? 1 : deviation;
       }

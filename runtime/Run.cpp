@@ -113,7 +113,7 @@ const Dataset &openFields(int index, const Entry *entry) {
   Dataset &dataset = run.datasets[index];
   const DatasetSpec &spec = run.meta.datasets[index];
   if (!dataset.spec)
-    beginDataset(dataset, spec, run.meta.datasets[run.meta.trainDataset]);
+    beginDataset(dataset, spec, run.meta.datasets[run.meta.trainDataset], run.options.command == Options::Predict ? entry : nullptr);
   if (!entry || entry->fields.size == 0) { // what reads nothing still counts the examples
     for (int64_t i = 0; i < spec.fields.size; ++i)
       if (readsField(spec.fields[i], entry))

@@ -230,9 +230,9 @@ struct ConstItem : Item {
 };
 
 struct FieldModifier {
-  enum Kind { Scale, From, Names, Normalize, Below } kind = Scale; // Below: its numbers are in the field's type
+  enum Kind { Scale, From, Names, Normalize, Below, At } kind = Scale; // Below: its numbers are in the field's type
   bool again = false;       // the word stands before already
-  ExprPtr scale;            // Scale
+  ExprPtr number;           // Scale, At
   std::vector<Arg> list;    // From, Names: one argument that is a String, or what stands in the parentheses
   Span span;
 };

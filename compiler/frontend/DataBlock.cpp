@@ -14,15 +14,15 @@ static const std::vector<std::string> sourceNames = {"idx", "npy", "npz", "csv",
 static std::vector<std::string> optionsOf(Dataset::Source source) {
   switch (source) {
   case Dataset::Csv:
-    return {"shuffle", "header", "separator", "missing", "hold_out", "hold_seed", "held"};
+    return {"shuffle", "header", "separator", "missing", "hold_out", "hold_seed", "held", "window", "stride"};
   case Dataset::Text:
     return {"shuffle", "window", "stride"};
   case Dataset::Tokens:
     return {"shuffle", "window", "stride", "header"};
   case Dataset::Records:
     return {"shuffle", "header"};
-  default:
-    return {"shuffle"};
+  default: // arrays
+    return {"shuffle", "window", "stride", "hold_out", "held"};
   }
 }
 
@@ -98,7 +98,9 @@ public:
   }
 
 private:
-  bool isWindows() const { return data.source == Dataset::Text || data.source == Dataset::Tokens; }
+  bool isText() const { return data.source == Dataset::Text || data.source == Dataset::Tokens; } // always in windows
+  bool hasRows() const { return !isText() && data.source != Dataset::Records; }
+  bool inWindows() const { return hasRows() && given.count("window"); } // of rows
   bool byName() const { return data.source == Dataset::Npz || data.source == Dataset::Safetensors || data.source == Dataset::Csv; }
   Diagnostic &report(Code code, Span span, const std::string &text) { return e.report(code, span, text, frame); }
   std::string sourceText() const { return "`" + item.source.text + "`"; }
@@ -192,16 +194,32 @@ private:
       report(Code::E0603, arg.value->span, "`separator` is a string of one character");
   }
 
+  const Arg *argNamed(const char *name) const { // an option that the source has
+    for (const Arg &arg : item.args)
+      if (arg.name && arg.name.text == name && given.count(name))
+        return &arg;
+    return nullptr;
+  }
+  // Which rows are held out is drawn for a table's, and in windows they are the last.
+  void checkHeldOut() {
+    for (const char *name : {"hold_seed", "held"})
+      if (const Arg *arg = given.count("hold_out") ? nullptr : argNamed(name))
+        report(Code::E0604, arg->name.span, "`" + arg->name.text + "` needs `hold_out = ..` beside it")
+            .help("hold_out = 0.1 on both data sets, and held = true on the one that takes the rows held out");
+    if (const Arg *seed = given.count("window") ? argNamed("hold_seed") : nullptr)
+      report(Code::E0604, seed->name.span, "`hold_seed` draws rows, but of windows the last rows are held out")
+          .help("leave hold_seed out: no window of the training may reach into what comes later");
+    if (const Arg *held = hasRows() && data.source != Dataset::Csv && !given.count("window") ? argNamed("hold_out") : nullptr)
+      report(Code::E0604, held->name.span, "`hold_out` of " + sourceText() + " needs `window = ..` beside it: it takes the end of a series")
+          .help("rows that are drawn are held out of csv only; of arrays, save two files");
+  }
+
   // What the arguments are together.
   void checkSource() {
-    if (!given.count("hold_out"))
-      for (const Arg &arg : item.args)
-        if (arg.name && (arg.name.text == "hold_seed" || arg.name.text == "held"))
-          report(Code::E0604, arg.name.span, "`" + arg.name.text + "` needs `hold_out = ..` beside it")
-              .help("hold_out = 0.1 on both data sets, and held = true on the one that takes the rows held out");
+    checkHeldOut();
     bool oneFileAField = data.source == Dataset::Idx || data.source == Dataset::Npy;
     size_t files = oneFileAField ? item.fields.size() : 1;
-    const bool severalFiles = data.source == Dataset::Records || isWindows();
+    const bool severalFiles = !hasRows();
     if (severalFiles && data.files.empty())
       report(Code::E0601, item.source.span, sourceText() + " takes one file or more");
     if (!severalFiles && data.files.size() != files)
@@ -209,13 +227,15 @@ private:
              sourceText() + " takes " + (oneFileAField ? "one file for each of the " + std::to_string(files) + " fields" : std::string("one file")) +
                  ", but " + std::to_string(data.files.size()) + " are given")
           .help(byName() ? "each field is what has its name in the file; another name stands behind `from`: x: f32[B, D] from \"pixels\"" : "");
-    if (isWindows() && !hasWindow && !given.count("window"))
+    if (const Arg *stride = hasRows() && !given.count("window") ? argNamed("stride") : nullptr)
+      report(Code::E0604, stride->name.span, "`stride` needs `window = n` beside it: an example is then n rows that follow one another");
+    if (isText() && !hasWindow && !given.count("window"))
       report(Code::E0604, item.source.span, sourceText() + " needs `window = n`");
     if (data.source == Dataset::Tokens && !hasBits)
       report(Code::E0604, item.source.span, "`tokens` needs u16 or u32").help("write tokens(\"file\", u16, window = ..)");
-    if (isWindows() && !hasStride && hasWindow)
-      data.stride = data.window - 1;
-    if (isWindows() && item.fields.size() != 1)
+    if (!hasStride && hasWindow)
+      data.stride = isText() ? data.window - 1 : 1;
+    if (isText() && item.fields.size() != 1)
       report(Code::E0601, item.source.span,
              sourceText() + " has one field, but " + std::to_string(item.fields.size()) + " are declared");
   }
@@ -242,7 +262,9 @@ private:
     }
     if (field.normalize && field.scale != 1)
       report(Code::E0601, declared.span, "`normalize` and `scale` exclude each other: normalized values have deviation 1");
-    nameColumns(declared, elements / (*axes)[0].real, field);
+    if (inWindows())
+      checkRows(declared, field);
+    nameColumns(declared, elements / (*axes)[0].real / (inWindows() ? (*axes)[1].real : 1), field);
     data.fields.push_back(field);
     allAxes.push_back(*axes);
   }
@@ -263,7 +285,14 @@ private:
           .help(e.batchDim >= 0 ? "write " + e.dims[e.batchDim].name + " first" : "declare it, `dim B = 128 batch`");
       return std::nullopt;
     }
-    if (isWindows() && (*dtype != DType::I32 || axes->size() != 2 || (hasWindow && !e.sameSize((*axes)[1], window)))) {
+    if (inWindows() && axes->size() < 2) {
+      report(Code::E0601, declared.type.span,
+             "an example is a window of rows, and the axis behind the batch counts them, but `" + field.name + "` is " + typeText(*dtype, *axes, e.dims))
+          .help("one row of the window is " + e.dims[e.batchDim].name + ", 1; the row it begins with stands behind `at`: y: f32[" +
+                e.dims[e.batchDim].name + ", 1] at 5");
+      return std::nullopt;
+    }
+    if (isText() && (*dtype != DType::I32 || axes->size() != 2 || (hasWindow && !e.sameSize((*axes)[1], window)))) {
       Diagnostic &d = report(Code::E0601, declared.type.span,
                              "the field of " + sourceText() + " is i32[" + e.dims[e.batchDim].name + ", window], but this is " +
                                  typeText(*dtype, *axes, e.dims));
@@ -281,7 +310,7 @@ private:
     for (const Arg &arg : modifier.list)
       e.refuseExcept(arg, Code::E0601, frame);
     if (modifier.kind == FieldModifier::Scale) {
-      std::optional<Number> scale = e.evalConstantNumber(*modifier.scale, frame, "`scale`");
+      std::optional<Number> scale = e.evalConstantNumber(*modifier.number, frame, "`scale`");
       if (field.type.dtype != DType::F32)
         report(Code::E0601, modifier.span, "`scale` is for f32 fields");
       if (scale)
@@ -290,6 +319,8 @@ private:
     }
     if (modifier.kind == FieldModifier::Names || modifier.kind == FieldModifier::Normalize)
       return e.readTableWord(modifier, data, field, frame);
+    if (modifier.kind == FieldModifier::At)
+      return readAt(modifier, field);
     if (data.source != Dataset::Npz && data.source != Dataset::Csv && data.source != Dataset::Safetensors)
       report(Code::E0601, modifier.span,
              "`from` is for npz, csv and safetensors; files of " + sourceText() + " are taken in order");
@@ -307,6 +338,25 @@ private:
     }
     if (field.from.size() > 1 && data.source != Dataset::Csv)
       report(Code::E0601, modifier.span, "one array a field");
+  }
+
+  void readAt(const FieldModifier &modifier, cinch::Field &field) {
+    std::optional<Number> at = e.evalConstantNumber(*modifier.number, frame, "`at`");
+    if (!inWindows())
+      report(Code::E0601, modifier.span, "`at` is for windows of rows: it says with which row of a window the field begins")
+          .help(hasRows() ? "write `window = n` behind the file" : "");
+    else if (at && (!at->integer() || *at->integer() < 0))
+      report(Code::E0603, modifier.span, "`at` is the number of a row, 0 or more, but this is " + e.sizeText(*at));
+    else if (at)
+      field.at = *at->integer();
+  }
+  void checkRows(const ast::Field &declared, const cinch::Field &field) {
+    const int64_t rows = field.type.shape[1];
+    if (hasWindow && (field.at > data.window || rows > data.window - field.at))
+      report(Code::E0601, declared.span,
+             "`" + field.name + "` has the rows " + std::to_string(field.at) + " to " + std::to_string(field.at + rows - 1) + ", but a window has " +
+                 std::to_string(data.window))
+          .help(field.at + rows <= INT32_MAX ? "write window = " + std::to_string(field.at + rows) : "");
   }
 
   // What a field takes of its file if it does not say so: what has its name.

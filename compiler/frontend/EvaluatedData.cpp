@@ -87,9 +87,10 @@ Span Elaborator::optionSpan(const Dataset &data, const char *option) const {
   return data.span;
 }
 
-// Whether both take a row of the same table: which rows are held out is a draw for each row with `hold_seed`, compared with `hold_out`.
+// Whether both take a row of the same file: which rows are held out is a draw for each row with `hold_seed`, compared with `hold_out`; of windows the
+// last ones are.
 static bool shareRows(const Dataset &a, const Dataset &b) {
-  if (a.holdOut > 0 && b.holdOut > 0 && a.holdSeed != b.holdSeed)
+  if (a.holdOut > 0 && b.holdOut > 0 && (a.holdSeed != b.holdSeed || a.ofRows() != b.ofRows()))
     return true;
   double beginA = a.held ? 0 : a.holdOut, endA = a.held ? a.holdOut : 1, beginB = b.held ? 0 : b.holdOut, endB = b.held ? b.holdOut : 1;
   return beginA < endB && beginB < endA;
@@ -107,6 +108,21 @@ void Elaborator::warnOfOtherValues(int dataset) {
                    "`" + other.fields[i].name + "` has another `scale` in `" + other.name + "`, which is evaluated, than in `" + ours.name +
                        "`, which is trained on")
           .label(ours.fields[i].span, "trained on");
+  for (size_t i = 0; i < ours.fields.size(); ++i)
+    if (ours.fields[i].at != other.fields[i].at)
+      diags
+          .warning(Code::W0103, other.fields[i].span,
+                   "`" + other.fields[i].name + "` is another part of a window in `" + other.name + "`, which is evaluated, than in `" + ours.name +
+                       "`, which is trained on")
+          .label(ours.fields[i].span, "trained on");
+  if (ours.source == other.source && ours.files == other.files && (ours.holdOut > 0 || other.holdOut > 0) && shareRows(ours, other))
+    diags
+        .warning(Code::W0103, optionSpan(other, other.holdOut > 0 ? "hold_out" : "file"),
+                 "`" + other.name + "`, which is evaluated, has rows that `" + ours.name + "` is trained on: both read \"" + ours.files[0] +
+                     "\", and what they hold out differs")
+        .label(optionSpan(ours, ours.holdOut > 0 ? "hold_out" : "file"), "trained on")
+        .help(ours.ofRows() ? "give both the same hold_out, and one of them held = true"
+                            : "give both the same hold_out and hold_seed, and one of them held = true");
   if (ours.source != Dataset::Csv || other.source != Dataset::Csv)
     return;
   const cinch::Field *real = nullptr;
@@ -119,13 +135,6 @@ void Elaborator::warnOfOtherValues(int dataset) {
                  "an empty cell of `" + real->name + "` counts as another number in `" + other.name + "`, which is evaluated, than in `" +
                      ours.name + "`, which is trained on")
         .label(optionSpan(ours, "missing"), ours.hasMissing ? "trained on" : "has no `missing`");
-  if (ours.files == other.files && (ours.holdOut > 0 || other.holdOut > 0) && shareRows(ours, other))
-    diags
-        .warning(Code::W0103, optionSpan(other, other.holdOut > 0 ? "hold_out" : "file"),
-                 "`" + other.name + "`, which is evaluated, has rows that `" + ours.name + "` is trained on: both read \"" + ours.files[0] +
-                     "\", and what they hold out differs")
-        .label(optionSpan(ours, ours.holdOut > 0 ? "hold_out" : "file"), "trained on")
-        .help("give both the same hold_out and hold_seed, and one of them held = true");
 }
 
 // The number of a field that the graph reads and the data set does not have in its type; -1: there is none.

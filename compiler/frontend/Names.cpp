@@ -272,8 +272,8 @@ void NameWalk::run(const File &file) {
       for (const ast::Field &field : static_cast<const DataItem &>(*item).fields) {
         type(field.type);
         for (const FieldModifier &modifier : field.modifiers)
-          if (modifier.scale)
-            mentionQuietly(*modifier.scale);
+          if (modifier.number)
+            mentionQuietly(*modifier.number);
       }
     else if (item->kind == ItemKind::Plan)
       for (const Setting &setting : static_cast<const PlanItem &>(*item).settings)

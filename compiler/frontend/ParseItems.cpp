@@ -101,12 +101,12 @@ std::unique_ptr<Item> Parser::parseData() {
 static std::optional<FieldModifier::Kind> modifierNamed(const std::string &word) {
   static const std::map<std::string, FieldModifier::Kind> kinds = {{"below", FieldModifier::Below}, {"scale", FieldModifier::Scale},
                                                                   {"from", FieldModifier::From},   {"names", FieldModifier::Names},
-                                                                  {"normalize", FieldModifier::Normalize}};
+                                                                  {"normalize", FieldModifier::Normalize}, {"at", FieldModifier::At}};
   auto found = kinds.find(word);
   return found == kinds.end() ? std::nullopt : std::optional(found->second);
 }
 
-// field = NAME ":" tensor { "below" sum [ "except" sum ] | "scale" sum | ( "from" | "names" ) ( STRING | "(" args ")" ) | "normalize" }
+// field = NAME ":" tensor { "below" sum [ "except" sum ] | ( "scale" | "at" ) sum | ( "from" | "names" ) ( STRING | "(" args ")" ) | "normalize" }
 ast::Field Parser::parseField() {
   ast::Field field;
   uint32_t begin = here();
@@ -122,8 +122,8 @@ ast::Field Parser::parseField() {
     modifier.again = !given.insert(*kind).second;
     if (*kind == FieldModifier::Below) {
       parseBounds(field.type);
-    } else if (*kind == FieldModifier::Scale) {
-      modifier.scale = parseSum();
+    } else if (*kind == FieldModifier::Scale || *kind == FieldModifier::At) {
+      modifier.number = parseSum();
     } else if (*kind != FieldModifier::Normalize) {
       if (at(TokenKind::String)) {
         Arg arg;
@@ -142,8 +142,8 @@ ast::Field Parser::parseField() {
     field.modifiers.push_back(std::move(modifier));
   }
   if (at(TokenKind::Name))
-    fail("`,` or `)`, or a word of a field (below, scale, from, names, normalize; except behind below)",
-         didYouMean(peek().text, {"below", "except", "scale", "from", "names", "normalize"}));
+    fail("`,` or `)`, or a word of a field (below, scale, from, names, normalize, at; except behind below)",
+         didYouMean(peek().text, {"below", "except", "scale", "from", "names", "normalize", "at"}));
   field.span = since(begin);
   return field;
 }

@@ -100,7 +100,7 @@ static std::string dataText(const Dataset &data) {
   std::string text = "data " + data.name + " = " + sourceNames[data.source];
   for (const std::string &file : data.files)
     text += " \"" + file + "\"";
-  if (data.source == Dataset::Text || data.source == Dataset::Tokens)
+  if (data.window)
     text += " window " + std::to_string(data.window) + " stride " + std::to_string(data.stride);
   if (data.source == Dataset::Tokens)
     text += " u" + std::to_string(data.tokenBits) + " header " + std::to_string(data.header);
@@ -115,6 +115,8 @@ static std::string dataText(const Dataset &data) {
       text += " scale " + real(field.scale);
     if (field.normalize)
       text += " normalize";
+    if (field.at)
+      text += " at " + std::to_string(field.at);
     for (const std::string &name : field.names)
       text += " \"" + name + "\"";
     if (field.hasBelow)

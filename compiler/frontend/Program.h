@@ -89,6 +89,7 @@ struct Field {
   bool hasExcept = false; int64_t except = 0;
   std::vector<std::string> names; // csv: what stands in a cell for 0, 1, ..
   bool normalize = false;         // csv: mean and deviation of the training data go
+  int64_t at = 0;                 // windows of rows: the row of a window with which the field begins
   Span span;
 };
 
@@ -99,14 +100,24 @@ struct Dataset {
   enum Source { Idx, Npy, Npz, Csv, Safetensors, Text, Tokens, Records } source = Idx;
   std::vector<std::string> files;
   std::vector<Field> fields;
-  int64_t window = 0, stride = 0; // Text, Tokens
+  int64_t window = 0, stride = 0; // Text, Tokens: values; otherwise rows, if an example is a window of them (0: it is a row)
   int64_t header = 0;             // Tokens, Records: bytes before the first
   int tokenBits = 16;
   bool csvHeader = true; std::string separator = ",";
   bool hasMissing = false; double missing = 0; // Csv: what a cell without a number counts as
-  double holdOut = 0; uint64_t holdSeed = 0; bool held = false; // Csv: a share of the rows is held out; held: those rows
+  double holdOut = 0; uint64_t holdSeed = 0; bool held = false; // a share of the rows is held out, in windows the last ones; held: those rows
   bool shuffle = true;
   Span span;
+
+  // An example is `window` rows that follow one another: the axis behind the batch counts rows of the field.
+  bool ofRows() const { return window > 0 && source != Text && source != Tokens; }
+  // Values of a field that one row of the file has.
+  int64_t valuesOfRow(const Field &field) const {
+    int64_t values = 1;
+    for (size_t axis = ofRows() ? 2 : 1; axis < field.type.shape.size(); ++axis)
+      values *= field.type.shape[axis];
+    return values;
+  }
 };
 
 struct Optimizer {

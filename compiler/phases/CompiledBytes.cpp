@@ -61,10 +61,7 @@ int64_t Compilation::columnBytes() const {
       const bool trained = &dataset == &program.datasets[program.train.dataset];
       const int64_t normal = field.normalize && trained ? rt::kNormalBytes + (options.workers() > 1 ? rt::kToldBytes : 0) : 0;
       if (dataset.source != Dataset::Csv) {
-        int64_t values = 1;
-        for (size_t axis = 1; axis < field.type.shape.size(); ++axis)
-          values *= field.type.shape[axis];
-        bytes += values * normal;
+        bytes += dataset.valuesOfRow(field) * normal;
         continue;
       }
       for (const std::vector<std::string> *texts : {&field.from, &field.names}) {

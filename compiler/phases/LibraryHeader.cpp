@@ -68,11 +68,8 @@ std::string libraryHeader(const Program &program, const std::string &source, int
     out << " *   " << declared(train, "\"" + parameter.path + "\"", parameter.type) << (parameter.state ? ", a state" : "") << "\n";
   for (const Field &field : data.fields)
     for (const char *part : {"mean", "std"}) {
-      int64_t columns = 1;
-      for (size_t axis = 1; axis < field.type.shape.size(); ++axis)
-        columns *= field.type.shape[axis];
       if (field.normalize)
-        out << llvm::formatv(" *   double \"{0}\"[{1}], of field {2}: from a file, or written by whoever trains\n", data.nameOfNormal(field, part), columns,
+        out << llvm::formatv(" *   double \"{0}\"[{1}], of field {2}: from a file, or written by whoever trains\n", data.nameOfNormal(field, part), data.valuesOfRow(field),
                              field.name);
     }
   out << " */\n" << llvm::StringRef(libraryFunctions());

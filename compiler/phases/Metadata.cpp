@@ -88,6 +88,8 @@ static void datasets(OStream &out, const Program &program) {
         texts(out, "names", field.names);
       if (field.normalize)
         out.attribute("normalize", true);
+      if (field.at)
+        out.attribute("at", field.at);
     });
     out.attribute("window", data.window);
     out.attribute("stride", data.stride);

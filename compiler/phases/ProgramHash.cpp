@@ -71,6 +71,8 @@ std::string hashOfTraining(ModuleOp module, const Program &program) {
     out << llvm::formatv(" hold {0:E17} {1} {2}", data.holdOut, data.holdSeed, data.held);
   for (const Field &field : data.fields) {
     out << " " << field.name << " " << llvm::formatv("{0:E17}", field.scale) << (field.normalize ? " normalize" : "");
+    if (field.at)
+      out << " at " << field.at;
     for (const std::string &name : field.names)
       out << " \"" << name << "\"";
   }
@@ -118,12 +120,14 @@ Described describedTraining(const Program &program) {
   std::string how = sources[data.source];
   if (data.window)
     how += " of " + std::to_string(data.window) + " every " + std::to_string(data.stride);
-  if (data.holdOut > 0)
+  if (data.holdOut > 0 && data.ofRows())
+    how += llvm::formatv(", {0} {1} of the rows", data.held ? "the last" : "but the last", data.holdOut).str();
+  else if (data.holdOut > 0)
     how += llvm::formatv(", {0} {1} of the rows (hold_seed {2})", data.held ? "the held out" : "but a held out", data.holdOut, data.holdSeed).str();
   is.push_back({"data", how + (data.shuffle ? ", shuffled" : ", in order")});
   is.push_back({"fields", listed(data.fields, [](const Field &f) {
                   return f.name + (f.scale == 1 ? std::string() : llvm::formatv(" scale {0}", f.scale).str()) +
-                         (f.normalize ? " normalize" : "") +
+                         (f.normalize ? " normalize" : "") + (f.at ? " at " + std::to_string(f.at) : std::string()) +
                          (f.names.empty() ? std::string() : llvm::formatv(" of {0} names", f.names.size()).str());
                 })});
   is.insert(is.end(), program.text.begin(), program.text.end());

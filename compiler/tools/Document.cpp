@@ -199,7 +199,7 @@ std::vector<Document::Candidate> Document::candidates(uint32_t offset) const {
   std::vector<std::string> words = reservedWords();
   words.insert(words.end(), itemWords().begin(), itemWords().end());
   words.insert(words.end(), implicitNames().begin(), implicitNames().end());
-  for (const char *word : {"batch", "below", "scale", "from", "names", "normalize", "optimizer", "schedule", "steps", "epochs", "clip", "every", "eval",
+  for (const char *word : {"batch", "below", "scale", "from", "names", "normalize", "at", "optimizer", "schedule", "steps", "epochs", "clip", "every", "eval",
                            "checkpoint", "log", "freeze", "init", "ema", "grain", "delay", "combine", "shards", "precision"})
     words.push_back(word);
   for (const std::string &word : words)

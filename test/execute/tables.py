@@ -1,12 +1,14 @@
 #!/usr/bin/python3
 """Tables as people have them: words as classes, columns brought to mean 0 and deviation 1, rows held out, yes and no, classes that
-weigh more; compressed npz. What the program reads is what `predict` writes, compared with NumPy."""
+weigh more; compressed npz; windows of rows. What the program reads is what `predict` writes, compared with NumPy."""
 import csv
+import json
 import struct
 import subprocess
 
 
 import numpy as np
+import processes
 import programs
 import tensorfile
 
@@ -236,6 +238,107 @@ def weighted(data):
     verdicts.expect(abs(loss - (w * each).sum() / w.sum()) < 1e-12, "weighted: %r" % loss)
 
 
+SERIES = """
+dim B = 4 batch, T = 5, F = 2, N = 3
+data train = %(source)s -> (%(fields)s)
+data later = %(held)s -> (%(fields)s)
+data every = %(wide)s -> (%(fields)s)
+model net(past: f32[B, T, F]) -> f32[B, N] { use l = linear[N]; return l(reshape[B, T * F](past)) }
+train net on train seed 1 {
+  guess = net(past)
+  loss = mean[B, N] (guess - coming) ^ 2 + 0 * mean[B] f32(kind[.., 0])
+  predict past = past
+  metric seen = sum[B] (0 * coming[.., 0] + 1)
+  metric total = sum[B, N] coming
+  metric kinds = sum[B] f32(kind[.., 0])
+  optimizer sgd(lr = 0.01)
+  epochs 1
+  every epoch eval(later)
+}
+"""
+
+
+def cut(rows, length, step, at, count):
+    """Windows of `length` rows, one every `step`; of each `count` rows from `at` on."""
+    starts = range(0, len(rows) - length + 1, step)
+    return np.stack([rows[s + at:s + at + count] for s in starts])
+
+
+def windows(data):
+    rng = np.random.default_rng(8)
+    rows = 41
+    past = (rng.normal(size=(rows, 2)) * [2, 300] + [5, -1000]).astype(np.float32).astype(np.float64)
+    coming, kind = past[:, 1], rng.integers(0, 4, rows)
+    with open(data / "s.csv", "w") as file:
+        file.write("time,heat,kind,load\n")
+        for i, row in enumerate(past):
+            file.write("2020-01-%d,%r,%d,%r\n" % (i, float(row[0]), kind[i], float(row[1])))
+    np.save(data / "past.npy", past)
+    np.save(data / "coming.npy", coming[:, None])
+    np.save(data / "kind.npy", kind)
+    np.savez(data / "s.npz", past=past, coming=coming, kind=kind)
+    np.savez_compressed(data / "packed.npz", past=past.astype(">f8"), coming=coming, kind=kind)
+    tensorfile.write(data / "s.safetensors", {"past": past, "coming": coming, "kind": kind.astype(np.int32)})
+    tail = " normalize, coming: f32[B, N]%s at T, kind: i32[B, 1] below 4%s at T + 2"
+    named = "past: f32[B, T, F]" + tail % ("", "")
+    columns = 'past: f32[B, T, F] from ("heat", "load")' + tail % (' from "load"', "")
+    early, late = past[:33], past[33:]  # 0.2 of 41 are 8.2 rows
+    mean, deviation = early.mean(axis=0), early.std(axis=0)
+    parts = {"train": (slice(0, 33), 1), "later": (slice(33, 41), 1), "every": (slice(0, 41), 4)}
+    sources = {"csv": ('csv("s.csv"%s)', columns), "npz": ('npz("s.npz"%s)', named), "packed": ('npz("packed.npz"%s)', named),
+               "safetensors": ('safetensors("s.safetensors"%s)', named), "npy": ('npy("past.npy", "coming.npy", "kind.npy"%s)', named)}
+    finals = set()
+    for case, (source, fields) in sources.items():
+        text = SERIES % {"fields": fields, "source": source % ", window = T + N, hold_out = 0.2", "wide": source % ", stride = 4, window = 8",
+                         "held": source % ", window = 8, hold_out = 0.2, held = true"}
+        exe = programs.compiled(programs.source("series-" + case, text), "series-" + case)
+        out = programs.FOLDER / ("out-series-" + case)
+        call = lambda *words, allowed=(0,): programs.call([exe, *words, "--data", data, "--out", out], allowed=allowed)
+        call("train")
+        saved = tensorfile.read(out / "final.safetensors")
+        for name, value in (("mean", mean), ("std", deviation)):
+            got = saved["data.train.past." + name]
+            verdicts.expect(got.shape == (2,) and np.allclose(got, value, rtol=1e-12), "%s: %s of rows: %s" % (case, name, got))
+        finals.add((out / "final.safetensors").read_bytes())
+        normal = ((past - saved["data.train.past.mean"]) / saved["data.train.past.std"]).astype(np.float32)
+        for name, (part, step) in parts.items():
+            call("predict", "--on", name)
+            got, want = np.load(out / "predict" / name / "past.npy"), cut(normal[part], 5, step, 0, 5)  # what follows need not be there
+            verdicts.expect(np.array_equal(got, want), "%s: windows of %s: %s, expected %s" % (case, name, got.shape, want.shape))
+            numbers = json.loads(call("eval", "--on", name, "--quiet").stdout.splitlines()[-1])
+            whole = cut(coming[part], 8, step, 5, 3)
+            verdicts.expect(numbers["seen"] == len(whole) and numbers["kinds"] == cut(kind[part], 8, step, 7, 1).sum()
+                            and abs(numbers["total"] - whole.sum()) < 1e-2, "%s: eval on %s: %s" % (case, name, numbers))
+        if case != "npy":
+            new = programs.FOLDER / ("new-" + (data / source.split('"')[1]).name)
+            new.write_bytes((data / source.split('"')[1]).read_bytes())
+            call("predict", "--on", "later", "--data-file", new)
+            got = np.load(out / "predict" / new.stem / "past.npy")
+            verdicts.expect(np.array_equal(got, cut(normal, 5, 1, 0, 5)), case + ": a file in its place has all rows")
+    verdicts.expect(len(finals) == 1, "the same rows train to %d results" % len(finals))
+    # Resumed; and with workers that read a part of the fields each.
+    call("train", "--steps", "3")
+    call("train", "--resume")
+    verdicts.expect((out / "final.safetensors").read_bytes() in finals, "windows: resumed")
+    two = programs.compiled(programs.FOLDER / "series-npz.cinch", "series-two", "--replicas", "2")
+    together = lambda *words: processes.over_tcp(two, 2, [*words, "--data", data, "--out", out, "--transport", "tcp"])
+    ended = together("train")
+    verdicts.expect(ended.codes == [0, 0] and (out / "final.safetensors").read_bytes() in finals, "windows: two processes")
+    ended = together("predict", "--on", "later")
+    verdicts.expect(ended.codes == [0, 0] and np.array_equal(np.load(out / "predict" / "later" / "past.npy"), cut(normal[33:], 5, 1, 0, 5)), "windows: predicted by two processes")
+    # What is wrong.
+    def refused(what, *said):
+        ended = subprocess.run([exe, "--data", data, "--out", programs.FOLDER / "out-wrong"], capture_output=True, text=True)
+        verdicts.expect(ended.returncode == 3 and all(each in ended.stderr for each in said), what + ": " + ended.stderr)
+    for name, array, said in (("kind", kind[:40], "has 32 rows, but field `past`"), ("kind", np.where(np.arange(rows) == 30, 7, kind), "has 7 in row 30, value 0"),
+                              ("past", past[:4], "3 rows that are not held out are fewer than one window of 8"), ("past", past[:, :1], "needs 2 values a row"),
+                              ("past", np.ascontiguousarray(past.T), "values a row"), ("coming", np.where(np.arange(rows) == 35, np.nan, coming), "in row 35, value 0")):
+        kept = (data / (name + ".npy")).read_bytes()
+        np.save(data / (name + ".npy"), array)
+        refused(name, said)
+        (data / (name + ".npy")).write_bytes(kept)
+
+
 def main():
     data = programs.FOLDER / "data"
     data.mkdir()
@@ -244,6 +347,7 @@ def main():
     compressed(data)
     normalized_arrays(data)
     weighted(data)
+    windows(data)
 
 
 verdicts.run(main)
