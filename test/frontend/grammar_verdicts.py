@@ -13,11 +13,11 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 LANGUAGE = os.path.join(HERE, "language")
 STREAMS, TEXTS, SEED = 20000, 6000, 1
 
-SOFT = "dim const data reversible layer model train on seed plan batch scale from below except builtin names".split()
+SOFT = "dim const data reversible layer model train on seed plan batch scale from below except builtin names normalize at".split()
 HARD = ("if then else and or not true false where sum mean max min prod any all scan "
         "param state use update return metric predict repeat as").split()
 PUNCT = {"(": "LPAR", ")": "RPAR", "[": "LSQB", "]": "RSQB", "{": "LBRACE", "}": "RBRACE", ",": "COMMA", ":": "COLON",
-         "?": "QUERY", "~": "TILDE", "@": "AT", "'": "PRIME", "=": "ASSIGN", "->": "ARROW", "..": "DOTS", "==": "EQ",
+         "?": "QUERY", "~": "TILDE", "@": "MATMUL", "'": "PRIME", "=": "ASSIGN", "->": "ARROW", "..": "DOTS", "==": "EQ",
          "!=": "NE", "<": "LT", "<=": "LE", ">": "GT", ">=": "GE", "+": "PLUS", "-": "MINUS", "*": "STAR", "/": "SLASH",
          "^": "CARET"}
 ENDERS = {"NAME_", "NUMBER", "STRING", "TRUE", "FALSE", "RPAR", "RSQB", "RBRACE", "PRIME"} | {w.upper() for w in SOFT}

@@ -20,11 +20,11 @@ using namespace cinch;
 // ---- Token kinds by name --------------------------------------------------------------------------------------------
 
 static const char *const punctuationNames[] = {
-    "LPAR",  "RPAR", "LSQB", "RSQB", "LBRACE", "RBRACE", "COMMA", "COLON", "QUERY", "TILDE", "AT",   "PRIME", "ASSIGN",
+    "LPAR",  "RPAR", "LSQB", "RSQB", "LBRACE", "RBRACE", "COMMA", "COLON", "QUERY", "TILDE", "MATMUL", "PRIME", "ASSIGN",
     "ARROW", "DOTS", "EQ",   "NE",   "LT",     "LE",     "GT",    "GE",    "PLUS",  "MINUS", "STAR", "SLASH", "CARET"};
 static const char *const softWords[] = {"dim",   "const", "data",   "reversible", "layer", "model",
                                         "train", "on",    "seed",   "plan",       "batch", "scale",
-                                        "from",  "below", "except", "builtin",    "names"};
+                                        "from",  "below", "except", "builtin",    "names", "normalize", "at"};
 
 static std::string upper(std::string s) {
   for (char &c : s)
