@@ -3,8 +3,11 @@
 #include "runtime/Dataset.h"
 #include "runtime/Normalize.h"
 #include "runtime/Output.h"
+#include "runtime/Random.h"
+#include "runtime/Run.h"
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace cinch::rt {
@@ -19,6 +22,39 @@ const char *nameOf(RawType type) {
   return names[int(type)];
 }
 
+// False: it cannot be asked.
+static bool stamp(FileStamp &stamp, const FieldFile &file) {
+  struct stat status;
+  if (fstat(file.fd, &status) != 0)
+    return false;
+  stamp = {hashText(file.path.text), uint64_t(status.st_dev), uint64_t(status.st_ino), int64_t(status.st_size),
+           int64_t(status.st_mtim.tv_sec) * 1000000000 + status.st_mtim.tv_nsec};
+  return true;
+}
+static bool sameFile(const FileStamp &a, const FileStamp &b) {
+  return a.device == b.device && a.inode == b.inode && a.size == b.size && a.changed == b.changed;
+}
+
+[[noreturn]] static void refuseChanged(const FieldFile &file) {
+  fail(kData, "%s: the file was changed, or another one took its place, while it was read: start again when it is whole", file.path.text);
+}
+
+// Examples are rows of one file: all fields of all sets that are read from it.
+static void expectSameFile(const FieldFile &file) {
+  for (int64_t i = 0; run.datasets && i < run.meta.datasets.size; ++i)
+    for (int64_t k = 0; run.datasets[i].spec && k < run.datasets[i].spec->fields.size; ++k) {
+      const FileStamp &other = run.datasets[i].fields[k].source;
+      if (other.path == file.source.path && !sameFile(other, file.source))
+        refuseChanged(file);
+    }
+}
+
+void expectUnchanged(const FieldFile &file) {
+  FileStamp now;
+  if (!stamp(now, file) || !sameFile(now, file.source))
+    refuseChanged(file);
+}
+
 void openDataFile(FieldFile &file, const char *folder, const char *name, const DatasetSpec &spec) {
   Path path;
   joinPath(path, folder, name);
@@ -27,6 +63,9 @@ void openDataFile(FieldFile &file, const char *folder, const char *name, const D
   file.fd = openToRead(file.path.text, file.size, why);
   if (file.fd >= 0) {
     file.dataEnd = file.size;
+    if (!stamp(file.source, file))
+      fail(kData, "cannot read %s: %s", file.path.text, strerror(errno));
+    expectSameFile(file);
     return;
   }
   if (mayOpenNoMore(errno))
@@ -288,6 +327,8 @@ void openField(Dataset &dataset, int number, const char *folder, const char *out
       failInternal("data `%s`: a window of %lld meets shape %s", spec.name, (long long)spec.window, describe(field.shape).text);
   } else {
     openDataFile(file, folder, spec.files[oneFile ? 0 : number], spec);
+    if (oneFile)
+      sumSource(file, spec, out);
     if (oneFile && field.from.size != 1)
       failInternal("data `%s`: the field `%s` comes from %lld arrays", spec.name, field.name,
                    (long long)field.from.size);

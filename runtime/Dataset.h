@@ -14,6 +14,13 @@ inline bool isFloat(RawType type) { return type >= RawType::F16; }
 
 // Where the values of one field lie: example e is `count` values from byte dataOffset + e * exampleStep + before, below dataEnd. Records and windows
 // of text may lie in several files: `examples` counts those of all, and this one has the first `here` of them.
+// Which file a field was read from. Fields of one file are one row each only if nobody puts another file in its place between them.
+struct FileStamp {
+  uint64_t path = 0; // its hash; 0: it was not opened
+  uint64_t device = 0, inode = 0;
+  int64_t size = 0, changed = 0; // nanoseconds
+};
+
 struct FieldFile {
   int fd = -1;
   struct {
@@ -28,6 +35,8 @@ struct FieldFile {
   const double *mean = nullptr, *deviation = nullptr; // of a field that is normalized: one a value of a row
   FieldFile *next = nullptr; // where the examples behind these lie
   int64_t here = 0;
+  FileStamp source;
+  uint32_t sourceCrc = 0; // of its bytes, where workers of several processes compare them
   // An array that lies in a ZIP file as it is: its bytes there, and their CRC-32 by the directory.
   int64_t storedAt = 0, storedEnd = 0;
   uint32_t storedCrc = 0;
@@ -70,7 +79,13 @@ bool readExample(const Dataset &, int field, int64_t example, Elem elem, char *i
 // Values number `first` and behind it of a file whose examples lie side by side, as they are there. A file that cannot be read ends the run.
 void readReals(const FieldFile &, int64_t first, int64_t count, double *into);
 
+// Leaves with kData if a field was read from another file of that name.
 void openDataFile(FieldFile &, const char *folder, const char *name, const DatasetSpec &);
+// Where every worker has a process, the fields of one file may be read by several, each from its own copy: the checksum of all its bytes tells whether
+// the copies are the same. It is remembered as checkValues does.
+void sumSource(FieldFile &, const DatasetSpec &, const char *out);
+// Leaves with kData if the file was written to since it was opened.
+void expectUnchanged(const FieldFile &);
 
 // The formats. Each reads from dataOffset on, fills dataOffset, dataEnd, raw, bigEndian and returns the shape in the
 // file, examples first.

@@ -367,6 +367,7 @@ void openCsv(Dataset &dataset, int number, const char *folder, const char *out) 
   const FieldSpec &field = spec.fields[number];
   FieldFile file;
   openDataFile(file, folder, spec.files[0], spec);
+  sumSource(file, spec, out);
   Columns columns;
   columns.count = field.from.size;
   if (columns.count != spec.shapeOfRow(field).count())
@@ -395,11 +396,14 @@ void openCsv(Dataset &dataset, int number, const char *folder, const char *out) 
     const bool begun = beginKept(kept, into);
     if (begun) {
       convertRows(spec, field, file, columns, into);
+      expectUnchanged(file);
       endKept(kept, into);
     }
   }
   close(file.fd);
   FieldFile &values = dataset.fields[number];
+  values.source = file.source;
+  values.sourceCrc = file.sourceCrc;
   values.fd = kept.fd;
   values.path.text = copyText(kept.path.text, strlen(kept.path.text));
   values.size = values.dataEnd = kept.size;

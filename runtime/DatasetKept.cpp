@@ -115,10 +115,12 @@ void findKept(KeptFile &kept, const char *out, const char *set, const char *fiel
 
 bool beginKept(KeptFile &kept, AtomicFile &into) {
   bool good = beginSharedFile(into, kept.path.text);
-  if (good && openKept(kept)) {
+  if (good && kept.named && openKept(kept)) {
     abandonFile(into);
     return false;
   }
+  if (good && !kept.named)
+    forgetName(into);
   if (!good || !writeAll(into.fd, kept.head, kKeptHead))
     fail(kResources, "cannot write %s: %s", kept.path.text, strerror(errno));
   return true;
@@ -142,8 +144,6 @@ void endKept(KeptFile &kept, AtomicFile &into) {
   if (!good)
     fail(kResources, "cannot write %s: %s", kept.path.text, strerror(errno));
   kept.size = status.st_size;
-  if (!kept.named)
-    unlink(kept.path.text);
 }
 
 } // namespace cinch::rt

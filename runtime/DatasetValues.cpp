@@ -4,6 +4,7 @@
 #include "runtime/Dataset.h"
 #include "runtime/Output.h"
 #include "runtime/Random.h"
+#include "runtime/Run.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -320,6 +321,29 @@ static void checkStored(const FieldFile &file, const char *name) {
   }
   if (crc != file.storedCrc && file.storedEnd > file.storedAt)
     fail(kData, "%s: `%s` is damaged: its checksum is another one", file.path.text, name);
+}
+
+void sumSource(FieldFile &file, const DatasetSpec &spec, const char *out) {
+  static char buffer[65536];
+  if (run.options.transport == Transport::Threads || spec.fields.size < 2)
+    return;
+  struct stat status;
+  if (fstat(file.fd, &status) != 0)
+    fail(kData, "cannot read %s: %s", file.path.text, strerror(errno));
+  const long long time = (long long)status.st_ctim.tv_sec * 1000000000 + status.st_ctim.tv_nsec;
+  const uint64_t asked = hashText("all of its bytes");
+  const bool keep = exists(out);
+  if (keep && isRemembered(out, asked, file.size, time, file.path.text, file.sourceCrc))
+    return;
+  for (int64_t at = 0; at < file.size;) {
+    const int64_t now = file.size - at < int64_t(sizeof buffer) ? file.size - at : int64_t(sizeof buffer);
+    if (!readAt(file.fd, buffer, size_t(now), at))
+      fail(kData, "cannot read %s: %s", file.path.text, errno ? strerror(errno) : "it became shorter while it was read");
+    file.sourceCrc = crc32c(file.sourceCrc, buffer, size_t(now));
+    at += now;
+  }
+  if (keep)
+    remember(out, asked, file.size, time, file.sourceCrc, file.path.text);
 }
 
 static void checkOneFile(const DatasetSpec &spec, const FieldSpec &field, FieldFile &file, const char *out) {

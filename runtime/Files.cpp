@@ -320,6 +320,16 @@ bool beginFile(AtomicFile &file, const char *path) {
   return good;
 }
 
+static const char *volatile sharedName = nullptr; // of the one that is being written
+static void endShared(const AtomicFile &file) {
+  if (sharedName == file.temporary.text)
+    sharedName = nullptr;
+}
+void dropSharedFile() {
+  if (const char *name = sharedName)
+    unlink(name);
+}
+
 bool beginSharedFile(AtomicFile &file, const char *path) {
   bool good;
   if (openSpecial(file, path, good))
@@ -328,7 +338,16 @@ bool beginSharedFile(AtomicFile &file, const char *path) {
   strcat(file.temporary.text, ".tmp");
   while ((file.fd = open(file.temporary.text, O_RDWR | O_CREAT | O_CLOEXEC, 0666)) >= 0 && !lock(file))
     close(file.fd);
+  if (file.fd >= 0)
+    sharedName = file.temporary.text;
   return file.fd >= 0 && ftruncate(file.fd, 0) == 0;
+}
+
+void forgetName(AtomicFile &file) {
+  if (file.temporary.text[0])
+    unlink(file.temporary.text);
+  endShared(file);
+  file.temporary.text[0] = 0;
 }
 
 // The lock goes with the descriptor, so the name goes first: whoever waits for the lock sees then that it waited for another file.
@@ -336,6 +355,7 @@ void abandonFile(AtomicFile &file) {
   int error = errno;
   if (file.temporary.text[0])
     unlink(file.temporary.text);
+  endShared(file);
   if (file.fd >= 0)
     close(file.fd);
   file.fd = -1;
@@ -370,6 +390,7 @@ bool commitFile(AtomicFile &file, SecondName *second) {
     abandonFile(file);
     return false;
   }
+  endShared(file);
   flock(file.fd, LOCK_UN); // behind the rename, as in abandonFile; the descriptor may have been duplicated
   close(file.fd);
   file.fd = -1;

@@ -48,6 +48,10 @@ struct AtomicFile {
 bool beginFile(AtomicFile &, const char *path);
 // The same for what several runs need: they all take the temporary name NAME.tmp, so that one goes first, and the others wait for it.
 bool beginSharedFile(AtomicFile &, const char *path);
+// Removes the shared file that this process is writing, if there is one: a run that ends in the middle leaves no half of a table. A signal may call it.
+void dropSharedFile();
+// What is written is for this process alone: it has no name from now on, and is gone with the process.
+void forgetName(AtomicFile &);
 // A second name for the same bytes. The file has it before it has the first one: whoever finds the first name finds this one, too.
 struct SecondName {
   const char *path = nullptr; // in the same folder

@@ -184,6 +184,7 @@ void delivered(Link &link, const FrameHead &head, const char *payload) {
       sayLastWords("worker %lld ended the run: %.*s", (long long)link.worker, int(head.bytes), payload);
     if (wire) // nobody is to take the end of this process for a loss
       wire->farewell(head, payload);
+    dropSharedFile();
     _exit(head.number);
   }
   }

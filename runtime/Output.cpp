@@ -131,6 +131,7 @@ void fail(int code, const char *format, ...) {
   handOver(code, format, args);
   sayLast(code, "error: ", format, args);
   va_end(args);
+  dropSharedFile();
   _exit(code);
 }
 
@@ -151,6 +152,7 @@ void failInternal(const char *format, ...) {
       "compile again with `--microbatch N`, or with another `--memory-budget`. Please report it to the authors of Cinch,\n"
       "with the program and the command lines of the compiler and of this run.\n";
   (void)writeAll(2, advice, sizeof advice - 1);
+  dropSharedFile();
   _exit(kInternal);
 }
 

@@ -31,6 +31,11 @@ void mergeReports(Dataset &data, const FieldReport *all, int64_t fields) {
       fail(kData, "data `%s`: worker %lld reads %lld examples of `%s`, worker %lld %lld of `%s`: the files differ", data.spec->name,
            (long long)(counter / fields), (long long)counted.examples, data.spec->fields[counter % fields].name,
            (long long)(at / fields), (long long)report.examples, data.spec->fields[at % fields].name);
+    if (report.sourceCrc != counted.sourceCrc || (report.sourceCrc && report.sourceBytes != counted.sourceBytes)) // rows of one file
+      fail(kData, "data `%s`: worker %lld and worker %lld read different files %s: %lld bytes with checksum %08x, %lld with %08x; every worker needs the "
+           "same files",
+           data.spec->name, (long long)(counter / fields), (long long)(at / fields), data.spec->files[0], (long long)counted.sourceBytes,
+           counted.sourceCrc, (long long)report.sourceBytes, report.sourceCrc);
   }
   for (int64_t i = 0; i < fields; ++i) {
     int64_t first = -1;

@@ -33,6 +33,8 @@ struct FieldReport {
   int32_t open = 0, raw = 0, bigEndian = 0;
   uint32_t crc = 0;
   int64_t bytes = 0, examples = 0;
+  int64_t sourceBytes = 0; // of the file that holds all fields, if there is one
+  uint32_t sourceCrc = 0, unused = 0;
 };
 // Opens the fields of a data set that the worker reads in any entry, and reports.
 void openOwnFields(int dataset, const Entry *entry, FieldReport *reports);

@@ -187,7 +187,7 @@ void openOwnFields(int dataset, const Entry *entry, FieldReport *reports) {
     reports[i] = FieldReport();
     if (file.fd < 0)
       continue;
-    reports[i] = {1, int32_t(file.raw), file.bigEndian, file.crc, file.dataEnd - file.dataOffset, file.examples};
+    reports[i] = {1, int32_t(file.raw), file.bigEndian, file.crc, file.dataEnd - file.dataOffset, file.examples, file.source.size, file.sourceCrc};
   }
 }
 

@@ -29,12 +29,14 @@ static void request(int signal) {
   if (!answers) {
     static const char text[] = "stopped before the first step; nothing is to be saved\n";
     (void)!write(STDOUT_FILENO, text, sizeof text - 1);
+    dropSharedFile();
     _exit(kSaved);
   }
   if (!requested) {
     askedAt = now();
     requested = signal;
   } else if (now() - askedAt > kAtOnce) {
+    dropSharedFile();
     _exit(isSaved ? int(kSaved) : 128 + signal);
   }
 }
