@@ -58,9 +58,10 @@ void fillOnDevice(Worker &worker, int32_t number, int64_t index) {
     device->send(worker, offset - worker.at, memory, bytes);
     memory += onLine(bytes);
   };
-  for (const EntryField &field : entry.fields)
+  entry.eachField([&](const EntryField &field) {
     if (worker.has(field.offset))
       send(field.offset, field.bytes);
+  });
   if (int64_t valid = validPlaceOf(worker, entry); valid >= 0)
     send(valid, entry.microbatch);
   device->endStaging(worker);

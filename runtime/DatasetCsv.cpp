@@ -5,6 +5,7 @@
 #include "runtime/DatasetKept.h"
 #include "runtime/Output.h"
 #include "runtime/Random.h"
+#include "runtime/Run.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -198,12 +199,16 @@ void findColumns(Columns &columns, const DatasetSpec &spec, const FieldSpec &fie
       if (other)
         fail(kData, "%s: its cells are not separated by `%c`; for this file write csv(\"..\", separator = \"%s\")", file.path.text, spec.separator[0],
              *other == '\t' ? "\\t" : *other == ';' ? ";" : *other == ',' ? "," : "|");
+      const Text without = resultsWithout(field.name);
+      Text mend;
+      if (without.size)
+        mend.add("; --only %s leaves out the results that need it", without.data);
       if (spec.csvHeader)
-        fail(kData, "%s: field `%s` takes the column `%s`, but the file has %s%s", file.path.text, field.name, field.from[value], names.data,
+        fail(kData, "%s: field `%s` takes the column `%s`, but the file has %s%s%s", file.path.text, field.name, field.from[value], names.data,
              number ? "; if this is a row of values, write header = false in csv(..), and the numbers of the columns behind `from`: \"0\", \"1\", .."
-                    : "");
-      fail(kData, "%s: field `%s` takes column %s, but a row has %lld", file.path.text, field.name, field.from[value],
-           (long long)columns.columns);
+                    : "", mend.data);
+      fail(kData, "%s: field `%s` takes column %s, but a row has %lld%s", file.path.text, field.name, field.from[value],
+           (long long)columns.columns, mend.data);
     }
 }
 

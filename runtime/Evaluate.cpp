@@ -115,6 +115,26 @@ static const char *nameOfFile(const char *file) {
   return copyText(base, length);
 }
 
+// The results of `predict` that each need one field: one file, of a set that has a file for each.
+static Text resultsOfOneFile(const Entry &entry) {
+  Text names;
+  for (const EntryValue &result : entry.results) {
+    const char *needed = nullptr;
+    bool several = !result.written;
+    for (const EntryField &field : entry.fields)
+      for (const char *name : field.neededBy) {
+        if (strcmp(name, result.name) != 0)
+          continue;
+        const char *own = run.meta.datasets[run.meta.trainDataset].fields[field.index].name;
+        several |= needed && strcmp(needed, own) != 0; // each worker lists the fields that it reads
+        needed = own;
+      }
+    if (needed && !several)
+      names.add("%s%s", names.size ? ", " : "", result.name);
+  }
+  return names;
+}
+
 // --data-file: that file in the place of the one that `entry` reads of the data set, which is called by nameOfFile.
 void takeDataFile(int dataset, const Entry &entry) {
   const char *file = run.options.dataFile;
@@ -124,18 +144,22 @@ void takeDataFile(int dataset, const Entry &entry) {
   if (takesFilesInOrder(spec))
     spec.files.size = 1; // each of them holds all fields
   int64_t read = 0, count = 0; // the file that is read, and how many are
-  for (const EntryField &field : entry.fields)
-    for (int64_t own = 0; own < spec.fields.size && spec.files.size > 1; ++own)
-      if (strcmp(spec.fields[own].name, run.meta.datasets[run.meta.trainDataset].fields[field.index].name) == 0)
-        read = own, ++count;
+  for (int64_t own = 0; own < spec.fields.size && spec.files.size > 1; ++own) {
+    bool isRead = false; // by any worker, of which each lists its fields
+    for (const EntryField &field : entry.fields)
+      isRead |= strcmp(spec.fields[own].name, run.meta.datasets[run.meta.trainDataset].fields[field.index].name) == 0;
+    if (isRead)
+      read = own, ++count;
+  }
   if (spec.files.size > 1 && count != 1) {
     Text files;
     for (const char *each : spec.files)
       files.add("%s%s", files.size ? ", " : "", each);
+    const Text alone = resultsOfOneFile(entry);
     fail(kUsage,
          "--data-file %s: %s reads more than one file of data `%s` (%s); put files of these names into a folder, and name "
-         "that with --data",
-         file, entry.name, spec.name, files.data);
+         "that with --data%s%s",
+         file, entry.name, spec.name, files.data, alone.size ? "; or name a result that needs one of them with --only: " : "", alone.data);
   }
   const char *name = nameOfFile(file);
   spec.files[read] = file;
@@ -226,6 +250,28 @@ void evalCommand() {
 
 static AtomicFile *resultFiles;
 
+// --only: the other results are not written, and what they alone are computed from is not read.
+static void takeOnly(Entry &predict) {
+  const List<const char *> &only = run.options.only;
+  if (!only.size)
+    return;
+  for (EntryValue &result : predict.results)
+    result.written = false;
+  for (const char *name : only) {
+    bool found = false;
+    Text names;
+    for (EntryValue &result : predict.results) {
+      const bool same = strcmp(result.name, name) == 0;
+      result.written |= same;
+      found |= same;
+      names.add("%s%s", names.size ? ", " : "", result.name);
+    }
+    if (!found)
+      fail(kUsage, "--only: there is no result `%s`; the program has %s", name, names.data);
+  }
+  predict.readNeeded();
+}
+
 // Numbers of a result that are not finite: how many, and the first one.
 struct NotFinite {
   int64_t count = 0, example = 0;
@@ -274,6 +320,8 @@ void writeResults(const Entry &entry, int64_t index) {
   int64_t rows = run.examples - first < entry.microbatch ? run.examples - first : entry.microbatch;
   for (int64_t i = 0; i < entry.results.size && rows > 0; ++i) {
     const EntryValue &result = entry.results[i];
+    if (!result.written)
+      continue;
     int64_t rowBytes = result.shape.count() * bytesOf(result.elem), at = result.offset + index % result.copies * entry.copyBytes(result);
     fromDevice(at, rows * rowBytes);
     if (run.givenResults) {
@@ -290,9 +338,13 @@ void writeResults(const Entry &entry, int64_t index) {
 }
 
 void predictCommand() {
-  const Entry *predict = run.meta.entry("predict");
+  Entry *predict = nullptr;
+  for (Entry &entry : run.meta.entries)
+    if (strcmp(entry.name, "predict") == 0)
+      predict = &entry;
   if (!predict || !cinch_predict)
     fail(kUsage, "this program has no results to write");
+  takeOnly(*predict);
   expectRun();
   int dataset = chosenDataset();
   takeDataFile(dataset, *predict);
@@ -313,9 +365,12 @@ void predictCommand() {
   for (int64_t i = 0; i < predict->results.size; ++i)
     notFinite[i] = NotFinite();
   for (int64_t i = 0; i < predict->results.size; ++i)
-    beginResult(i, predict->results[i], folder.text);
+    if (predict->results[i].written)
+      beginResult(i, predict->results[i], folder.text);
   callWorkers(EntryCall::Predict, microbatches);
   for (int64_t i = 0; i < predict->results.size; ++i) {
+    if (!predict->results[i].written)
+      continue;
     if (!commitFile(resultFiles[i]))
       resultFailed(resultFiles[i]);
     if (!run.options.quiet)

@@ -21,12 +21,12 @@ struct FillCall {
   // Calls visit(field, where it goes) for each field of the worker; returns where it is told which rows count, null: nowhere.
   template <typename Visit> char *places(Visit visit) const {
     char *at = memory;
-    for (const EntryField &field : entry->fields) {
+    entry->eachField([&](const EntryField &field) {
       if (!worker->has(field.offset))
-        continue;
+        return;
       visit(field, memory ? at : arenaAt(field.offset));
       at += memory ? onLine(field.bytes) : 0;
-    }
+    });
     const int64_t valid = validPlaceOf(*worker, *entry);
     return valid < 0 ? nullptr : memory ? at : arenaAt(valid);
   }
@@ -56,7 +56,7 @@ void fillRow(FillCall &call, int64_t row) {
     const int64_t rowBytes = field.bytes / entry.microbatch;
     const int index = run.given ? field.index : run.source->fieldOf[field.index];
     char *into = place + row * rowBytes;
-    if (example < 0)
+    if (example < 0 || !field.read) // zeros are in every range
       memset(into, 0, size_t(rowBytes));
     else if (run.given)
       memcpy(into, static_cast<const char *>(run.given[index]) + example * rowBytes, size_t(rowBytes));
@@ -101,8 +101,7 @@ int64_t validPlaceOf(const Worker &worker, const Entry &entry) {
 
 int64_t stagedBytes(const Worker &worker, const Entry &entry) {
   int64_t bytes = validPlaceOf(worker, entry) < 0 ? 0 : onLine(entry.microbatch);
-  for (const EntryField &field : entry.fields)
-    bytes += worker.has(field.offset) ? onLine(field.bytes) : 0;
+  entry.eachField([&](const EntryField &field) { bytes += worker.has(field.offset) ? onLine(field.bytes) : 0; });
   return bytes;
 }
 

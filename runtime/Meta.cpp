@@ -51,6 +51,18 @@ const Entry *Meta::entry(const char *name) const {
   return nullptr;
 }
 
+void Entry::readNeeded() {
+  List<EntryField> needed;
+  for (EntryField &field : fields) {
+    field.read = false;
+    for (const char *name : field.neededBy)
+      for (const EntryValue &result : results)
+        field.read |= result.written && strcmp(result.name, name) == 0;
+    (field.read ? needed : unread).add() = field;
+  }
+  fields = needed;
+}
+
 int64_t Stored::partAt(int64_t place) const {
   for (int64_t i = 0; i < copies.size; ++i)
     if (copies[i] == place)

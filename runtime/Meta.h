@@ -129,6 +129,7 @@ struct EntryField {
   int index = 0; // of the data set that the program trains on
   int64_t offset = 0, bytes = 0;
   List<const char *> neededBy; // scalars or results
+  bool read = true;            // false: its memory holds zeros
 };
 struct EntryValue { // a metric of `eval`, a result of `predict`
   const char *name = "";
@@ -136,15 +137,25 @@ struct EntryValue { // a metric of `eval`, a result of `predict`
   Shape shape;
   int64_t offset = 0;
   int64_t copies = 1; // of a result, each on 64 bytes: micro-batch k has copy k modulo so many
+  bool written = true; // false: a result that --only leaves out
 };
 struct Entry {
   const char *name = "";
   int64_t microbatch = 1, count = 0, valid = -1;
   int64_t group = 1;     // examples that are compared with one another: what is left behind the last whole group is left out
   List<int64_t> valids; // one a worker that asks which rows count; empty: `valid` is the only one
-  List<EntryField> fields;
+  List<EntryField> fields; // that are read
+  List<EntryField> unread; // that only results need which --only leaves out
   List<EntryValue> scalars, results;
 
+  // All that have memory in the arena.
+  template <typename Visit> void eachField(Visit visit) const {
+    for (const EntryField &field : fields)
+      visit(field);
+    for (const EntryField &field : unread)
+      visit(field);
+  }
+  void readNeeded(); // sorts the fields by the results that are written
   int64_t copyBytes(const EntryValue &result) const { return onLine(microbatch * result.shape.count() * bytesOf(result.elem)); }
 };
 

@@ -50,6 +50,7 @@ const Flag flags[] = {
     {"--quiet", nullptr, "say only what is wrong and how it ended", kNothing, kRunning},
     {"--on", "NAME", "which data set (default: the one that training evaluates)", kText, kEval | kPredict | kOfRun},
     {"--data-file", "FILE", "read this file in the place of the data set's own; the set is called as the file is", kFile, kEval | kPredict | kOfRun},
+    {"--only", "NAME", "write this result only (several: with commas, or the flag again), and read the fields that it needs", kText, kPredict | kOfRun},
     {"--batches", "N", "the first N batches only", kCount, kEval | kPredict | kOfRun},
     {"--prompt", "TEXT", "the text to go on from (token models: numbers)", kText, kGenerate | kOfRun},
     {"--length", "N", "how many tokens to draw (default: 200)", kCount, kGenerate | kOfRun},
@@ -156,6 +157,16 @@ void readSinks(Options &options, const char *list) {
       unknown("log", name, nearest.name);
     }
     list += n + (list[n] == ',');
+  }
+}
+
+void readOnly(Options &options, const char *list) {
+  for (;; ++list) {
+    const size_t n = strcspn(list, ",");
+    options.only.add() = copyText(list, n);
+    list += n;
+    if (!*list)
+      return;
   }
 }
 
@@ -287,6 +298,8 @@ void take(Options &options, const Flag &flag, const char *value) {
     options.init = value;
   if (is("--set"))
     options.settings.add() = value;
+  if (is("--only"))
+    readOnly(options, value);
   if (is("--partial"))
     options.partial = true;
   if (is("--names"))
@@ -330,6 +343,11 @@ void take(Options &options, const Flag &flag, const char *value) {
     options.seed = uint64_t(count);
 }
 
+// What was given by a flag that may be given several times; null: it may not.
+const List<const char *> *listOf(const Options &options, const Flag &flag) {
+  return strcmp(flag.name, "--set") == 0 ? &options.settings : strcmp(flag.name, "--only") == 0 ? &options.only : nullptr;
+}
+
 // What is asked of the whole run, in the order of the table: the command, unless it is to train, and the flags on which worker 0 acts. A file may have
 // another name on another machine.
 const char *askedOf(const Options &options, const char *const *values) {
@@ -340,12 +358,11 @@ const char *askedOf(const Options &options, const char *const *values) {
   for (size_t i = 0; i < kFlags; ++i) {
     if (!values[i] || !(flags[i].commands & kOfRun))
       continue;
-    if (strcmp(flags[i].name, "--set") != 0) {
+    const List<const char *> *list = listOf(options, flags[i]);
+    if (!list)
       add(flags[i].name, flags[i].need == kFile ? "" : values[i]);
-      continue;
-    }
-    for (const char *setting : options.settings)
-      add(flags[i].name, setting);
+    for (int64_t k = 0; list && k < list->size; ++k)
+      add(flags[i].name, (*list)[k]);
   }
   return copyText(words.data, words.size);
 }
@@ -404,7 +421,7 @@ void readOptions(Options &options, const Meta &meta, int argc, char **argv) {
       fail(kUsage, "%s has no meaning for `%s`%s", name, commands[int(options.command)].name,
            command == kTrain && strcmp(name, "--seed") == 0 ? "; the seed of a training is given with --set seed=N" : "");
     const char *&value = values[found - flags];
-    if (found->need != kNothing && strcmp(name, "--set") != 0 && value)
+    if (found->need != kNothing && !listOf(options, *found) && value)
       fail(kUsage, "%s is given twice; give it once", name);
     if (found->need == kNothing && equals)
       fail(kUsage, "%s takes no value", name);

@@ -75,6 +75,13 @@ void openDataEverywhere(int dataset, const Entry *entry) {
   for (int64_t i = 0; i < run.meta.entries.size; ++i)
     if (entry == &run.meta.entries[i])
       request.entry = int32_t(i);
+  for (int64_t i = 0; entry && i < entry->results.size; ++i) {
+    if (entry->results[i].written)
+      continue;
+    if (i >= kResultBits)
+      fail(kUsage, "--only: where workers are processes, it stands for the first %lld results only", (long long)kResultBits);
+    request.words[i / 64] |= int64_t(1) << i % 64;
+  }
   forEachPeer([&](Link &link) {
     expectBulk(link, reinterpret_cast<char *>(reports + link.worker * fields), fields * int64_t(sizeof(FieldReport)));
     ask(link, request);

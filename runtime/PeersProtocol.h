@@ -20,8 +20,9 @@ struct Request {
   uint64_t seed = 0;
   int32_t late = 0, restart = 0; // Call: as run.late; the device counts steps from `step` on
   DeviceMeeting meeting;         // Meet
-  int64_t words[128];
+  int64_t words[128] = {};       // Call: of the context; OpenData: a bit for each result of `entry` that is not written
 };
+constexpr int64_t kResultBits = 64 * 128; // of `words`
 constexpr int64_t kStopped = 2; // answer to Stop
 struct Answer {
   int64_t number = 0, more = 0;

@@ -39,10 +39,25 @@ static void sendBulk(const void *content, int64_t bytes) {
     continue;
 }
 
+// Others may have been told less than worker 0: which results it writes, it says.
+static void takeWritten(const Request &request) {
+  if (request.entry < 0)
+    return;
+  Entry &entry = run.meta.entries[request.entry];
+  bool all = true;
+  for (int64_t i = 0; i < entry.results.size && i < kResultBits; ++i) {
+    entry.results[i].written = !(request.words[i / 64] >> i % 64 & 1);
+    all &= entry.results[i].written;
+  }
+  if (!all)
+    entry.readNeeded();
+}
+
 static void openAndReport(const Request &request) {
   static FieldReport reports[64];
   const int64_t fields = run.meta.datasets[request.dataset].fields.size;
   FieldReport *all = fields <= 64 ? reports : allocateArray<FieldReport>(fields);
+  takeWritten(request);
   if (request.entry >= 0 && (run.options.command == Options::Eval || run.options.command == Options::Predict))
     takeDataFile(request.dataset, run.meta.entries[request.entry]);
   openOwnFields(request.dataset, request.entry >= 0 ? &run.meta.entries[request.entry] : nullptr, all);

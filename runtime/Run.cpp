@@ -69,6 +69,22 @@ static const EntryField *lacking(const DatasetSpec &spec, const Entry &entry) {
   return nullptr;
 }
 
+Text resultsWithout(const char *field) {
+  Text names;
+  const DatasetSpec &trained = run.meta.datasets[run.meta.trainDataset];
+  const Entry *predict = run.options.command == Options::Predict ? run.meta.entry("predict") : nullptr;
+  for (int64_t i = 0; predict && i < predict->results.size; ++i) {
+    const EntryValue &result = predict->results[i];
+    bool needs = !result.written;
+    for (const EntryField &read : predict->fields)
+      for (const char *name : read.neededBy)
+        needs |= strcmp(trained.fields[read.index].name, field) == 0 && strcmp(name, result.name) == 0;
+    if (!needs)
+      names.add("%s%s", names.size ? "," : "", result.name);
+  }
+  return names;
+}
+
 [[noreturn]] static void refuseData(const DatasetSpec &spec, const Entry &entry, const EntryField &missing) {
   const FieldSpec &wanted = run.meta.datasets[run.meta.trainDataset].fields[missing.index];
   const FieldSpec *found = fieldNamed(spec, wanted.name);
@@ -81,6 +97,9 @@ static const EntryField *lacking(const DatasetSpec &spec, const Entry &entry) {
   addType(type, wanted, strcmp(run.meta.datasets[run.meta.trainDataset].source, "csv") == 0);
   if (found)
     addType(other, *found, strcmp(spec.source, "csv") == 0);
+  const Text without = resultsWithout(wanted.name);
+  if (without.size)
+    serving.add("%s--only %s, which needs no `%s`", serving.size ? "; or write " : "none serves; write ", without.data, wanted.name);
   if (found)
     fail(kData, "field `%s` of data `%s` is %s, but %s needs %s%s; declare it so, or name another data set with --on: %s",
          wanted.name, spec.name, other.data, entry.name, type.data, needs.data, serving.data);
@@ -113,7 +132,7 @@ const Dataset &openFields(int index, const Entry *entry) {
   Dataset &dataset = run.datasets[index];
   const DatasetSpec &spec = run.meta.datasets[index];
   if (!dataset.spec)
-    beginDataset(dataset, spec, run.meta.datasets[run.meta.trainDataset], run.options.command == Options::Predict ? entry : nullptr);
+    beginDataset(dataset, spec, run.meta.datasets[run.meta.trainDataset], entry && strcmp(entry->name, "predict") == 0 ? entry : nullptr);
   if (!entry || entry->fields.size == 0) { // what reads nothing still counts the examples
     for (int64_t i = 0; i < spec.fields.size; ++i)
       if (readsField(spec.fields[i], entry))

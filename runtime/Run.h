@@ -80,6 +80,8 @@ int64_t inWholeGroups(const Entry &entry, int64_t examples, const char *source);
 void evaluate(int dataset, int64_t batches, double *values);
 int64_t evalValueCount();
 void takeDataFile(int dataset, const Entry &); // of --data-file
+// The results that `predict` writes here and that are not computed from the field, as --only takes them: "a,b". Empty: none, or it is another command.
+Text resultsWithout(const char *field);
 
 void train();
 void evalCommand();

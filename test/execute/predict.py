@@ -89,6 +89,33 @@ def main():
     verdicts.expect(np.array_equal(load("logits", "fresh"), logits[:7]), "--data-file of a set with several files, one read")
     said = call(with_clauses, "predict", "--data-file", "fresh.npy", allowed=(2,)).stdout
     verdicts.expect("predict reads more than one file of data `train` (x.npy, y.npy)" in said, said)
+    # Of results, those that are asked for: what the others need is not read.
+    whole = {name: load(name) for name in ("class", "logits", "right", "each", "label", "picked")}
+    verdicts.expect("--only class,logits,best,each,again,spread,fixed leaves out" in
+                    call(with_clauses, "predict", "--on", "table", "--data-file", "new customers.csv", allowed=(3,)).stdout, "a column that one result needs")
+    verdicts.expect("or name a result that needs one of them with --only: class, logits, best, each, label," in said, "files that one result needs: " + said)
+    workers = [with_clauses] + [programs.compiled(programs.FOLDER / "clauses.cinch", "clauses-" + flag, "--" + flag, "2") for flag in ("stages", "replicas")]
+    for exe in workers:
+        shutil.rmtree(out / "predict")
+        call(exe, "predict", "--on", "table", "--data-file", "new customers.csv", "--only", "each,class", "--only=logits")
+        written = {path.name for path in (out / "predict/new customers").iterdir()}
+        verdicts.expect(written == {"each.npy", "class.npy", "logits.npy"}, "--only of three: %s" % written)
+        for name in ("each", "class", "logits"):
+            verdicts.expect(np.array_equal(load(name, "new customers"), whole[name][:25]), "--only: " + name)
+        call(exe, "predict", "--data-file", data / "fresh.npy", "--only", "logits")
+        verdicts.expect(np.array_equal(load("logits", "fresh"), logits[:7]), "--only of a set with several files")
+        call(exe, "predict", "--data", data, "--only", "right")
+        verdicts.expect(np.array_equal(load("right"), whole["right"]) and not (out / "predict/train/label.npy").exists(), "--only of what needs all")
+    (data / "labels").mkdir()
+    shutil.copy(data / "y.npy", data / "labels")
+    call(with_clauses, "predict", "--data", data / "labels", "--only", "label,picked")
+    verdicts.expect(np.array_equal(load("label"), y) and np.array_equal(load("picked"), whole["picked"]), "--only of labels alone")
+    for wrong in ("loss", "", "class,"):
+        said = call(with_clauses, "predict", "--data", data, "--only", wrong, allowed=(2,)).stdout
+        verdicts.expect("there is no result `%s`; the program has class, logits, right, best" % wrong.removeprefix("class,") in said, "--only %s: %s" % (wrong, said))
+    said = call(without, "eval", "--only", "logits", allowed=(2,)).stdout
+    verdicts.expect("--only has no meaning for `eval`" in said, said)
+    call(with_clauses, "predict", "--data", data)
     # A file that is called as a data set is: neither's results take the place of the other's.
     (data / "other").mkdir()
     for name in ("table.csv", "table"):

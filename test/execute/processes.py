@@ -35,6 +35,8 @@ model net(x: f32[B, I]) -> f32[B, C] {
 train net on train seed 3 {
   loss       = mean[B] cross_entropy(net(x), y)
   metric acc = mean[B] (argmax(net(x)) == y)
+  predict    guess = net(x)
+  predict    right = argmax(net(x)) == y
   optimizer  sgd(lr = 0.1, momentum = 0.9)
   steps      3000
   every 20   eval(valid)
@@ -303,6 +305,7 @@ def main():
         gpt.check_command(staged[gpt, 3], 3, transport, "eval", "--quiet", "--on", "valid", "--batches", "2")
         net.check_command(staged[net, 2], 2, transport, "eval", "--quiet")
         net.check_command(staged[net, 3], 3, transport, "predict")
+        net.check_command(staged[net, 3], 3, transport, "predict", "--only", "guess")
         gpt.check_bad_number(staged[gpt, 3], 3, transport, "1e18")
     for transport in [name for name in transports if name != "tcp"]:
         reserve(net, transport)

@@ -326,6 +326,12 @@ def windows(data):
     verdicts.expect(ended.codes == [0, 0] and (out / "final.safetensors").read_bytes() in finals, "windows: two processes")
     ended = together("predict", "--on", "later")
     verdicts.expect(ended.codes == [0, 0] and np.array_equal(np.load(out / "predict" / "later" / "past.npy"), cut(normal[33:], 5, 1, 0, 5)), "windows: predicted by two processes")
+    # A result that is left out needs no rows.
+    both = programs.source("series-both", (programs.FOLDER / "series-csv.cinch").read_text().replace("predict past = past", "predict past = past; predict coming = coming"))
+    two = programs.compiled(both, "series-both", "--replicas", "2")
+    for only, length in (((), 8), (("--only", "past"), 5), (("--only", "past,coming"), 8)):
+        ended = together("predict", "--on", "later", *only)
+        verdicts.expect(ended.codes == [0, 0] and np.array_equal(np.load(out / "predict" / "later" / "past.npy"), cut(normal[33:], length, 1, 0, 5)), "windows: predict %s: %s" % (only, ended.text))
     # What is wrong.
     def refused(what, *said):
         ended = subprocess.run([exe, "--data", data, "--out", programs.FOLDER / "out-wrong"], capture_output=True, text=True)
