@@ -227,8 +227,10 @@ double ofName(const char *text, const FieldSpec &field, const FieldFile &file, i
       return double(i);
     names.add("%s%s", i ? ", " : "", field.names[i]);
   }
-  fail(kData, "%s: line %lld, column %lld: `%s` is none of the names of field `%s`: %s", file.path.text, (long long)line,
-       (long long)column + 1, text, field.name, names.data);
+  if (field.other)
+    return double(field.names.size);
+  fail(kData, "%s: line %lld, column %lld: `%s` is none of the names of field `%s`: %s%s", file.path.text, (long long)line,
+       (long long)column + 1, text, field.name, names.data, field.elem == Elem::I32 ? "; the word `other` behind them makes one more class of such cells" : "");
 }
 
 [[noreturn]] void refuseCells(const FieldFile &file, int64_t line, int64_t cells, int64_t expected) {
@@ -259,7 +261,7 @@ double readCell(CsvReader &reader, CsvReader::End follows, int64_t expected, con
   bool isName = false;
   for (const char *name : field.names)
     isName |= strcmp(text, name) == 0;
-  if (!isName && isMissing(text)) {
+  if (!isName && !field.other && isMissing(text)) {
     if (takesMissing(spec, field))
       return spec.missing;
     Text what;
@@ -274,7 +276,9 @@ double readCell(CsvReader &reader, CsvReader::End follows, int64_t expected, con
     const char *elem = field.names.size ? "has names" : field.elem == Elem::Bool ? "is bool" : "is i32";
     fail(kData, "%s: line %lld, column %lld: %s, but field `%s` %s, for which `missing = ..` does not stand; %s", file.path.text,
          (long long)line, (long long)column + 1, what.data, field.name, elem,
-         field.names.size ? "write one of its names, give these cells a name of their own, or remove the row" : "write a value, or remove the row");
+         field.names.size && field.elem == Elem::I32 ? "write one of its names, or behind them a name for these cells or the word `other`, or remove the row"
+         : field.names.size                          ? "write one of its names, or remove the row"
+                                                     : "write a value, or remove the row");
   }
   if (field.names.size)
     return ofName(text, field, file, line, column);
@@ -328,10 +332,11 @@ void convertRows(const DatasetSpec &spec, const FieldSpec &field, const FieldFil
       for (; ours && next < columns.count && columns.column[columns.order[next]] == column; ++next) {
         const int64_t v = columns.order[next];
         char where[64];
-        if (reader.isCut)
+        if (reader.isCut && !field.other)
           fail(kData, "%s: line %lld, column %lld: a cell of field `%s` has more than %zu bytes", file.path.text, (long long)line, (long long)column + 1,
                field.name, sizeof reader.text - 1);
-        row[v] = readCell(reader, end, columns.columns, spec, field, file, line, column);
+        row[v] = reader.isCut ? double(field.names.size) // no name is so long
+                              : readCell(reader, end, columns.columns, spec, field, file, line, column);
         snprintf(where, sizeof where, "in line %lld, column %lld", (long long)line, (long long)column + 1);
         bool whole = row[v] >= -0x1p53 && row[v] <= 0x1p53 && double(int64_t(row[v])) == row[v];
         checkNumber(file, field, {whole ? int64_t(row[v]) : 0, row[v], whole}, where);
@@ -384,6 +389,8 @@ void openCsv(Dataset &dataset, int number, const char *folder, const char *out) 
   asked.add("rows 2 %s %d %d %d %lld %d %lld %a", spec.separator, spec.csvHeader, int(field.elem), field.hasBelow, // 2: without empty ones at the end
             (long long)field.below, field.hasExcept, (long long)field.except, field.scale);
   char missing[40];
+  if (field.other)
+    asked.add(" other");
   if (takesMissing(spec, field))
     asked.add(" missing %s", exact(missing, spec.missing, false));
   if (drawsRows(spec))

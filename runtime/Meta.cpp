@@ -154,6 +154,7 @@ void readField(JsonReader &json, FieldSpec &field) {
     object.read("scale", field.scale);
     object.read("from", field.from);
     object.read("names", field.names);
+    object.read("other", field.other);
     object.read("normalize", field.normalize);
     if (object.is("below"))
       field.hasBelow = json.readInteger(field.below);

@@ -66,7 +66,8 @@ struct FieldSpec {
   List<const char *> from; // npz, safetensors: the array; csv: one column a value
   bool hasBelow = false, hasExcept = false;
   int64_t below = 0, except = 0;
-  List<const char *> names; // csv: what stands in a cell for 0, 1, ..
+  List<const char *> names; // csv: what stands in a cell for 0, 1, .., for false and true
+  bool other = false;       // csv: a cell that is none of the names is the number behind theirs
   bool normalize = false;
   int64_t at = 0; // windows of rows: the row of a window with which the field begins
 };

@@ -30,7 +30,7 @@ static const FieldSpec *fieldNamed(const DatasetSpec &spec, const char *name) {
 static bool sameType(const FieldSpec &a, const FieldSpec &b, bool tables) {
   bool same = a.elem == b.elem && a.shape.rank == b.shape.rank && a.hasBelow == b.hasBelow && a.below == b.below &&
               a.hasExcept == b.hasExcept && a.except == b.except &&
-              a.normalize == b.normalize && a.names.size == b.names.size;
+              a.normalize == b.normalize && a.names.size == b.names.size && a.other == b.other;
   for (int64_t i = 0; same && i < a.names.size; ++i)
     same = strcmp(a.names[i], b.names[i]) == 0;
   for (int i = 0; same && i < a.shape.rank; ++i)
@@ -48,7 +48,7 @@ static void addType(Text &text, const FieldSpec &field, bool table) {
   if (field.hasExcept)
     text.add(" except %lld", (long long)field.except);
   if (field.names.size)
-    text.add(" with %lld names", (long long)field.names.size);
+    text.add(" with %lld names%s", (long long)field.names.size, field.other ? " and other" : "");
   if (field.normalize && table)
     text.add(" of the columns");
   for (int64_t i = 0; field.normalize && table && i < field.from.size && text.size < 200; ++i)

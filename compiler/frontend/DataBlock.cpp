@@ -41,23 +41,39 @@ void Elaborator::readTableWord(const FieldModifier &modifier, const Dataset &dat
     report(Code::E0601, modifier.span, "`names` is for csv", frame);
     return;
   }
-  if (field.type.dtype != DType::I32) {
-    report(Code::E0601, modifier.span, "`names` is for i32 fields: the first name is 0, the next one 1, ..", frame);
+  const bool isFlag = field.type.dtype == DType::Bool;
+  if (field.type.dtype != DType::I32 && !isFlag) {
+    report(Code::E0601, modifier.span, "`names` is for i32 fields, the first name is 0, the next one 1, .., and for bool fields, false and true", frame);
     return;
   }
   std::set<std::string> seen;
   for (const Arg &arg : modifier.list) {
-    if (arg.value->kind != ExprKind::String || arg.name)
-      report(Code::E0601, arg.span, "`names` takes strings, but this is `" + textOf(arg.span) + "`", frame);
+    const bool isOther = arg.value->kind == ExprKind::Name && arg.value->text == "other" && !arg.name;
+    if (isOther && isFlag)
+      report(Code::E0601, arg.span, "`other` is for i32 fields: a bool field has two names, the first is false, the second true", frame);
+    else if (isOther && (&arg != &modifier.list.back() || modifier.list.size() == 1))
+      report(Code::E0601, arg.span, "`other` is what a cell counts as that is none of the names: it stands last, behind one at least", frame);
+    else if (isOther)
+      field.other = true;
+    else if (arg.value->kind != ExprKind::String || arg.name)
+      report(Code::E0601, arg.span, "`names` takes strings, but this is `" + textOf(arg.span) + "`", frame)
+          .help(isFlag ? "" : "a cell that is none of them is the last class if the word `other` stands behind them");
+    else if (arg.value->text.size() > 255) // the runtime keeps no more of a cell
+      report(Code::E0603, arg.span, "a name has at most 255 bytes, but this one has " + std::to_string(arg.value->text.size()), frame);
     else if (!seen.insert(arg.value->text).second)
       report(Code::E0603, arg.span, "the name \"" + arg.value->text + "\" is given twice", frame);
     else
       field.names.push_back(arg.value->text);
   }
-  int64_t count = int64_t(field.names.size());
+  if (isFlag) {
+    if (modifier.list.size() != 2)
+      report(Code::E0601, modifier.span, "a bool field has two names, the first is false, the second true, but here are " + std::to_string(modifier.list.size()), frame);
+    return;
+  }
+  const int64_t count = int64_t(field.names.size()) + field.other;
   if (field.hasBelow && field.below != count)
     report(Code::E0601, modifier.span,
-           std::to_string(count) + " names are values below " + std::to_string(count) + ", but the field is declared below " +
+           std::to_string(field.names.size()) + " names" + (field.other ? " and `other`" : "") + " are values below " + std::to_string(count) + ", but the field is declared below " +
                std::to_string(field.below),
            frame);
   field.hasBelow = true;

@@ -5,11 +5,11 @@ namespace cinch {
 
 using namespace ast;
 
-static std::string namesText(const std::vector<std::string> &names) {
+static std::string namesText(const cinch::Field &field) {
   std::string text;
-  for (const std::string &name : names)
+  for (const std::string &name : field.names)
     text += (text.empty() ? "(\"" : ", \"") + name + "\"";
-  return text.empty() ? "no names" : "names " + text + ")";
+  return text.empty() ? "no names" : "names " + text + (field.other ? ", other)" : ")");
 }
 
 static std::string columnsText(const std::vector<std::string> &columns) {
@@ -30,8 +30,8 @@ std::string Elaborator::fieldDifference(size_t field, int dataset, size_t other)
   auto differs = [&](const std::string &mine, const std::string &theirs) { return mine + " there, and " + theirs + " here"; };
   if (a.type.dtype != b.type.dtype || !sameAxes)
     return "is " + differs(typeText(a.type.dtype, axesA, dims), typeText(b.type.dtype, axesB, dims));
-  if (a.names != b.names)
-    return "has " + differs(namesText(a.names), namesText(b.names));
+  if (a.names != b.names || a.other != b.other)
+    return "has " + differs(namesText(a), namesText(b));
   auto belowText = [](const cinch::Field &f) { return f.hasBelow ? "`below " + std::to_string(f.below) + "`" : "no `below`"; };
   if (a.hasBelow != b.hasBelow || a.below != b.below)
     return "has " + differs(belowText(a), belowText(b));

@@ -119,6 +119,8 @@ static std::string dataText(const Dataset &data) {
       text += " at " + std::to_string(field.at);
     for (const std::string &name : field.names)
       text += " \"" + name + "\"";
+    if (field.other)
+      text += " other";
     if (field.hasBelow)
       text += " below " + std::to_string(field.below);
     if (field.hasExcept)

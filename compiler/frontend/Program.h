@@ -88,6 +88,7 @@ struct Field {
   bool hasBelow = false;  int64_t below = 0;
   bool hasExcept = false; int64_t except = 0;
   std::vector<std::string> names; // csv: what stands in a cell for 0, 1, ..
+  bool other = false;             // csv: a cell that is none of the names is the class behind theirs
   bool normalize = false;         // csv: mean and deviation of the training data go
   int64_t at = 0;                 // windows of rows: the row of a window with which the field begins
   Span span;

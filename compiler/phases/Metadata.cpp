@@ -86,6 +86,8 @@ static void datasets(OStream &out, const Program &program) {
         out.attribute("except", field.except);
       if (!field.names.empty())
         texts(out, "names", field.names);
+      if (field.other)
+        out.attribute("other", true);
       if (field.normalize)
         out.attribute("normalize", true);
       if (field.at)

@@ -75,6 +75,8 @@ std::string hashOfTraining(ModuleOp module, const Program &program) {
       out << " at " << field.at;
     for (const std::string &name : field.names)
       out << " \"" << name << "\"";
+    if (field.other)
+      out << " other";
   }
   return llvm::formatv("{0:x-16}", llvm::xxh3_64bits(text));
 }
@@ -128,7 +130,7 @@ Described describedTraining(const Program &program) {
   is.push_back({"fields", listed(data.fields, [](const Field &f) {
                   return f.name + (f.scale == 1 ? std::string() : llvm::formatv(" scale {0}", f.scale).str()) +
                          (f.normalize ? " normalize" : "") + (f.at ? " at " + std::to_string(f.at) : std::string()) +
-                         (f.names.empty() ? std::string() : llvm::formatv(" of {0} names", f.names.size()).str());
+                         (f.names.empty() ? std::string() : llvm::formatv(" of {0} names{1}", f.names.size(), f.other ? " and other" : "").str());
                 })});
   is.insert(is.end(), program.text.begin(), program.text.end());
   d.besides.push_back({"metrics", listed(program.metrics, [](const NamedValue &m) { return m.name; })});

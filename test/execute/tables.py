@@ -238,6 +238,63 @@ def weighted(data):
     verdicts.expect(abs(loss - (w * each).sum() / w.sum()) < 1e-12, "weighted: %r" % loss)
 
 
+OTHERS = """
+dim B = 4 batch, C = 3
+data train = csv("w.csv") -> (x: f32[B], kind: i32[B] names ("red", "NA", %(other)s), flag: bool[B] names (%(flag)s), late: bool[B] names ("Yes", "no"))
+data valid = csv("w.csv", hold_out = 0.4, held = true) -> (x: f32[B], kind: i32[B] names ("red", "NA", other), flag: bool[B] names ("off", "on"), late: bool[B] names ("Yes", "no"))
+data closed = csv("w.csv") -> (x: f32[B], kind: i32[B] names ("red", "NA", "blue"), flag: bool[B] names ("off", "on"), late: bool[B] names ("Yes", "no"))
+model net(x: f32[B], kind: i32[B] below C) -> f32[B, C] { use t = embedding[C, C]; return t(kind) * expand[B, C](reshape[B, 1](x)) }
+train net on train seed 1 {
+  loss = mean[B] cross_entropy(net(x, kind), kind) + 0 * mean[B] f32(flag) + 0 * mean[B] f32(late)
+  predict kind = kind
+  predict flag = flag
+  predict late = late
+  optimizer sgd(lr = 0.1)
+  steps 5
+}
+"""
+
+
+def others(data):
+    """Words that no name is, empty cells and those that are too long, as the class behind the names; flags with words of their own."""
+    long = "n" * 300
+    cells = ["red", "NA", "", "blue", ' "red" ', "na", '"a, b"', long, "?", "red" * 200, "NA", "RED"]
+    wanted = np.array([0, 1, 2, 2, 0, 2, 2, 2, 2, 2, 1, 2])
+    flags, late = ["on", "off"] * 6, ["no", "no", "Yes"] * 4
+    with open(data / "w.csv", "w") as file:
+        file.write("kind,x,flag,late\n")
+        for i, cell in enumerate(cells):
+            file.write("%s,%d,%s,%s\n" % (cell, i, flags[i], late[i]))
+    text = lambda other, flag='"off", "on"': OTHERS % {"other": other, "flag": flag}
+    exe = programs.compiled(programs.source("others", text("other")), "others")
+    out = programs.FOLDER / "out-others"
+    call = lambda *words, allowed=(0,), exe=exe: programs.call([exe, *words, "--data", data, "--out", out], allowed=allowed).stdout
+    load = lambda name, of="train": np.load(out / "predict" / of / (name + ".npy"))
+    call("train")
+    call("predict")
+    verdicts.expect(np.array_equal(load("kind"), wanted), "other words: %s" % load("kind"))
+    verdicts.expect(np.array_equal(load("flag"), np.array(flags) == "on") and np.array_equal(load("late"), np.array(late) == "no"), "words of flags")
+    call("predict", "--on", "valid")
+    held = held_rows(12, 0.4, 0)
+    verdicts.expect(np.array_equal(load("kind", "valid"), wanted[held]), "other words of rows held out")
+    said = call("predict", "--on", "closed", allowed=(3,))
+    verdicts.expect("I32[] below 3 with 3 names, but predict needs I32[] below 3 with 2 names and other" in said, "a set without `other`: " + said)
+    (data / "w-new.csv").write_text("kind\ngreen\nNA\n\nred\n")
+    call("predict", "--data-file", data / "w-new.csv", "--only", "kind")
+    verdicts.expect(np.array_equal(load("kind", "w-new"), [2, 1, 2, 0]), "other words of a new file")
+    # The table that is kept is not that of other names, and a run is not resumed with them.
+    for name, other in (("others-third", text('"blue"')), ("others-turned", text("other", '"on", "off"'))):
+        second = programs.compiled(programs.source(name, other), name)
+        said = call("train", "--resume", allowed=(3,), exe=second)
+        verdicts.expect(("the cell is empty, but field `kind` has names" if name == "others-third" else "is of another program") in said, "%s resumes: %s" % (name, said))
+        said = call("predict", "--init", out / "final.safetensors", "--on", "train", "--only", "kind,flag", exe=second, allowed=(0, 3))
+        verdicts.expect("the cell is empty, but field `kind` has names" in said if name == "others-third" else np.array_equal(load("flag"), np.array(flags) == "off"),
+                        "other names: " + said)
+    (data / "w.csv").write_text((data / "w.csv").read_text().replace("off", "of", 1))
+    said = call("train", allowed=(3,))
+    verdicts.expect("`of` is none of the names of field `flag`: off, on\n" in said, said)
+
+
 SERIES = """
 dim B = 4 batch, T = 5, F = 2, N = 3
 data train = %(source)s -> (%(fields)s)
@@ -353,6 +410,7 @@ def main():
     compressed(data)
     normalized_arrays(data)
     weighted(data)
+    others(data)
     windows(data)
 
 
