@@ -13,6 +13,8 @@ constexpr int64_t bytesOfTexts(int64_t texts) { return 4 * 8 * texts; }
 constexpr int64_t kReadBytes = 3 * 8;
 // Of a value that is normalized: mean, deviation, and whether all rows hold the same.
 constexpr int64_t kNormalBytes = 2 * 8 + 1;
+// Of one whose cells may count as the mean: how many numbers its column has.
+constexpr int64_t kCountBytes = 8;
 // Of mean and deviation on their way between processes: twice on each side.
 constexpr int64_t kToldBytes = 2 * 2 * 8;
 

@@ -33,6 +33,7 @@ struct FieldFile {
   RawType raw = RawType::U8;
   bool bigEndian = false;
   const double *mean = nullptr, *deviation = nullptr; // of a field that is normalized: one a value of a row
+  bool gaps = false; // of such a field: a NaN counts as the mean of its column, of which it is no part
   FieldFile *next = nullptr; // where the examples behind these lie
   int64_t here = 0;
   FileStamp source;
@@ -42,6 +43,8 @@ struct FieldFile {
   uint32_t storedCrc = 0;
   uint32_t crc = 0; // of the bytes from dataOffset to dataEnd; of several files: of what each has, of records the field's values
 };
+
+inline bool isGap(const FieldFile &file, double value) { return file.gaps && value != value; }
 
 // The file that holds an example; it becomes its number there.
 inline const FieldFile &fileOf(const FieldFile &first, int64_t &example) {

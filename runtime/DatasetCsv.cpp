@@ -242,6 +242,9 @@ bool isReal(const FieldSpec &field) { return field.elem == Elem::F32 || field.el
 // `missing = ..` counts for numbers with a fraction only.
 bool takesMissing(const DatasetSpec &spec, const FieldSpec &field) { return spec.hasMissing && isReal(field); }
 
+// `missing = "mean"`: what such a cell counts as is known when all rows were read. It is kept as a NaN, which no cell is.
+bool takesMean(const DatasetSpec &spec, const FieldSpec &field) { return spec.missingMean && field.normalize; }
+
 // A value that makes no sense may be another column's, if the row lacks one. The reader is behind cell `column`; what it holds stays.
 void needCells(CsvReader &reader, CsvReader::End follows, int64_t expected, const FieldFile &file, int64_t line, int64_t column) {
   char text[sizeof reader.text];
@@ -270,8 +273,10 @@ double readCell(CsvReader &reader, CsvReader::End follows, int64_t expected, con
     else
       what.add("the cell is empty");
     if (isReal(field))
-      fail(kData, "%s: line %lld, column %lld: %s%s field `%s`; `missing = ..` of csv(..) says what such cells count as",
-           file.path.text, (long long)line, (long long)column + 1, what.data, text[0] ? " of" : ", where a number is expected of", field.name);
+      fail(kData, "%s: line %lld, column %lld: %s%s field `%s`; %s", file.path.text, (long long)line, (long long)column + 1, what.data,
+           text[0] ? " of" : ", where a number is expected of", field.name,
+           spec.missingMean ? "`missing = \"mean\"` of csv(..) stands for fields with `normalize` only"
+                            : "`missing = ..` of csv(..) says what such cells count as");
     // A class or a flag that nobody wrote down is not guessed.
     const char *elem = field.names.size ? "has names" : field.elem == Elem::Bool ? "is bool" : "is i32";
     fail(kData, "%s: line %lld, column %lld: %s, but field `%s` %s, for which `missing = ..` does not stand; %s", file.path.text,
@@ -335,6 +340,10 @@ void convertRows(const DatasetSpec &spec, const FieldSpec &field, const FieldFil
         if (reader.isCut && !field.other)
           fail(kData, "%s: line %lld, column %lld: a cell of field `%s` has more than %zu bytes", file.path.text, (long long)line, (long long)column + 1,
                field.name, sizeof reader.text - 1);
+        if (takesMean(spec, field) && isMissing(reader.text)) {
+          row[v] = __builtin_nan("");
+          continue;
+        }
         row[v] = reader.isCut ? double(field.names.size) // no name is so long
                               : readCell(reader, end, columns.columns, spec, field, file, line, column);
         snprintf(where, sizeof where, "in line %lld, column %lld", (long long)line, (long long)column + 1);
@@ -393,6 +402,8 @@ void openCsv(Dataset &dataset, int number, const char *folder, const char *out) 
     asked.add(" other");
   if (takesMissing(spec, field))
     asked.add(" missing %s", exact(missing, spec.missing, false));
+  if (takesMean(spec, field))
+    asked.add(" missing mean");
   if (drawsRows(spec))
     asked.add(" hold %s %lld %d", exact(missing, spec.holdOut, false), (long long)spec.holdSeed, spec.held);
   uint64_t hash = hashText(asked.data);
@@ -423,6 +434,7 @@ void openCsv(Dataset &dataset, int number, const char *folder, const char *out) 
   values.columns = columns.count;
   values.rows = (kept.size - kKeptHead) / (8 * values.columns);
   values.raw = RawType::F64;
+  values.gaps = takesMean(spec, field);
 }
 
 } // namespace cinch::rt

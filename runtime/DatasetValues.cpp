@@ -121,7 +121,8 @@ void convertValues(const FieldFile &file, const FieldSpec &field, const char *ra
                    char *into) {
   if (file.mean) {
     for (int64_t i = 0, column = first % file.columns; i < count; ++i, column = column + 1 == file.columns ? 0 : column + 1) {
-      double value = (decode(file.raw, raw + bytesOf(file.raw) * i, file.bigEndian).real - file.mean[column]) / file.deviation[column];
+      const double read = decode(file.raw, raw + bytesOf(file.raw) * i, file.bigEndian).real;
+      const double value = isGap(file, read) ? 0 : (read - file.mean[column]) / file.deviation[column];
       if (elem == Elem::F64)
         reinterpret_cast<double *>(into)[i] = value;
       else
@@ -194,7 +195,9 @@ static void checkOne(const FieldFile &file, const FieldSpec &field, bool windows
   else
     snprintf(where, sizeof where, "in example %lld, value %lld", (long long)(index / file.count),
              (long long)(index % file.count));
-  checkNumber(file, field, decode(file.raw, at, file.bigEndian), where);
+  const Number number = decode(file.raw, at, file.bigEndian);
+  if (!isGap(file, number.real))
+    checkNumber(file, field, number, where);
 }
 
 // No value of this raw type can be wrong for the field.
@@ -359,6 +362,8 @@ static void checkOneFile(const DatasetSpec &spec, const FieldSpec &field, FieldF
             (long long)file.count, (long long)file.exampleStep);
   if (file.firstRow >= 0)
     asked.add(" rows %lld", (long long)file.rows);
+  if (file.gaps)
+    asked.add(" gaps");
   uint64_t hash = hashText(asked.data);
   bool keep = exists(out);
   if (keep && isRemembered(out, hash, file.size, time, file.path.text, file.crc))

@@ -178,6 +178,7 @@ void readDataset(JsonReader &json, DatasetSpec &dataset) {
     object.read("separator", dataset.separator);
     if (object.is("missing"))
       dataset.hasMissing = json.readNumber(dataset.missing);
+    object.read("missing_mean", dataset.missingMean);
     if (object.is("hold_out"))
       json.readNumber(dataset.holdOut);
     object.read("hold_seed", dataset.holdSeed);

@@ -78,6 +78,7 @@ struct DatasetSpec {
   const char *source = ""; // idx npy npz safetensors csv text tokens records
   const char *separator = ",";
   bool csvHeader = true, hasMissing = false;
+  bool missingMean = false; // csv: in normalized fields a cell without a number counts as the mean of its column
   double missing = 0; // csv: what a cell without a number counts as
   List<const char *> files;
   int64_t window = 0, stride = 1, header = 0, tokenBits = 16;

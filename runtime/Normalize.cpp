@@ -7,6 +7,7 @@
 namespace cinch::rt {
 
 static List<Normal> list;
+static_assert(kCountBytes == sizeof(double));
 static_assert(kNormalBytes == sizeof(*Normal::mean) + sizeof(*Normal::deviation) + sizeof(bool)); // the last: constantColumns
 
 List<Normal> &normals() { return list; }
@@ -41,7 +42,7 @@ const Normal *normalOf(const char *field) {
   return nullptr;
 }
 
-// Adds up f(value, column) over the rows of a file.
+// Adds up f(value, column) over the rows of a file, in each column those that have a number there.
 template <typename Function> static void addRows(const FieldFile &file, double *sums, Function f) {
   double buffer[256];
   for (int64_t column = 0; column < file.columns; ++column)
@@ -51,7 +52,8 @@ template <typename Function> static void addRows(const FieldFile &file, double *
     int64_t now = total - done < 256 ? total - done : 256;
     readReals(file, done, now, buffer);
     for (int64_t i = 0; i < now; ++i) {
-      sums[column] += f(buffer[i], column);
+      if (!isGap(file, buffer[i]))
+        sums[column] += f(buffer[i], column);
       column = column + 1 == file.columns ? 0 : column + 1;
     }
     done += now;
@@ -62,12 +64,29 @@ template <typename Function> static void addRows(const FieldFile &file, double *
 static const bool *constantColumns(const FieldFile &file, const Normal &normal) {
   double *first = normal.mean, *others = normal.deviation; // rows that hold another value; both are found anew behind this
   bool *constant = allocateArray<bool>(file.columns);
-  if (file.rows > 0)
-    readReals(file, 0, file.columns, first);
-  addRows(file, others, [&](double value, int64_t column) { return value == first[column] ? 0.0 : 1.0; });
+  for (int64_t column = 0; column < file.columns; ++column)
+    first[column] = __builtin_nan(""); // which no number is
+  addRows(file, others, [&](double value, int64_t column) {
+    if (first[column] != first[column])
+      first[column] = value;
+    return value == first[column] ? 0.0 : 1.0;
+  });
   for (int64_t column = 0; column < file.columns; ++column)
     constant[column] = others[column] == 0;
   return constant;
+}
+
+// How many numbers each column has; null: one in each row.
+static const double *countNumbers(const FieldFile &file, const DatasetSpec &spec, const FieldSpec &field) {
+  if (!file.gaps)
+    return nullptr;
+  double *counts = allocateArray<double>(file.columns);
+  addRows(file, counts, [](double, int64_t) { return 1.0; });
+  for (int64_t column = 0; column < file.columns; ++column)
+    if (counts[column] == 0)
+      fail(kData, "%s: no row of data `%s` has a number in the column `%s` of field `%s`, so there is no mean that its cells could count as; take the column out",
+           file.path.text, spec.name, field.from[column], field.name);
+  return counts;
 }
 
 void findNormals(const Dataset &trained) {
@@ -78,16 +97,17 @@ void findNormals(const Dataset &trained) {
       normal.found = true;
       const FieldFile &file = trained.fields[i];
       const bool *constant = constantColumns(file, normal);
-      double rows = double(file.rows);
+      const double *counts = countNumbers(file, *trained.spec, trained.spec->fields[i]);
+      auto numbersOf = [&](int64_t column) { return counts ? counts[column] : double(file.rows); };
       addRows(file, normal.mean, [](double value, int64_t) { return value; });
       for (int64_t column = 0; column < file.columns; ++column)
-        normal.mean[column] /= rows;
+        normal.mean[column] /= numbersOf(column);
       addRows(file, normal.deviation, [&](double value, int64_t column) {
         double d = value - normal.mean[column];
         return d * d;
       });
       for (int64_t column = 0; column < file.columns; ++column) {
-        double deviation = __builtin_sqrt(normal.deviation[column] / rows);
+        double deviation = __builtin_sqrt(normal.deviation[column] / numbersOf(column));
         normal.deviation[column] = constant[column] || !(deviation > 0) ? 1 : deviation;
       }
     }

@@ -18,7 +18,8 @@ void prepareNormals(const Meta &meta, bool said);
 List<Normal> &normals();
 // Of the field of this name; null: it is not normalized.
 const Normal *normalOf(const char *field);
-// Fills them in from the data that is trained on: in f64, row by row, a 0 for the deviation being 1.
+// Fills them in from the data that is trained on: in f64, row by row, a 0 for the deviation being 1, without the cells that count as the mean. Leaves
+// with kData if a column has no other.
 // Fields that other processes read are left alone.
 void findNormals(const Dataset &trained);
 // All of them as one list of numbers, for other processes; of those, `onlyFound` takes what was found there.

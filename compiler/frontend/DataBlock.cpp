@@ -107,6 +107,7 @@ public:
         e.report(Code::E0102, declared.name.span, "field `" + declared.name.text + "` is defined twice", frame);
       readField(declared);
     }
+    checkMean();
     e.dataComplete.push_back(data.fields.size() == item.fields.size());
     e.datasetIndex[data.name] = static_cast<int>(e.program.datasets.size());
     e.program.datasets.push_back(std::move(data));
@@ -170,6 +171,18 @@ private:
     }
     takeOption(name, arg);
   }
+  // `missing = "mean"`, and words that stand where it should. False: it is a number.
+  bool readMean(const Arg &arg) {
+    const Expr &value = *arg.value;
+    const bool isWord = value.kind == ExprKind::Name && value.text == "nan" && !frame.names.count(value.text);
+    if (value.kind != ExprKind::String && !isWord)
+      return false;
+    data.missingMean = value.kind == ExprKind::String && value.text == "mean";
+    if (!data.missingMean)
+      report(Code::E0207, value.span, "`missing` is a number or \"mean\", but this is `" + e.textOf(value.span) + "`")
+          .help("missing = \"mean\": in normalized fields empty cells count as the mean of their column; `NA` and the like are empty cells without being named");
+    return true;
+  }
   void takeOption(const std::string &name, const Arg &arg) {
     auto whole = [&](int64_t least, auto &to) {
       std::optional<int64_t> value = wholeOption(arg, least);
@@ -194,6 +207,8 @@ private:
         window = number;
       return;
     }
+    if (name == "missing" && readMean(arg))
+      return;
     if (name == "missing" || name == "hold_out") {
       bool missing = name == "missing";
       std::optional<Number> value = e.settingNumber(*arg.value, name.c_str(), Range{missing ? Range::Any : Range::Below1}, frame);
@@ -228,6 +243,15 @@ private:
     if (const Arg *held = hasRows() && data.source != Dataset::Csv && !given.count("window") ? argNamed("hold_out") : nullptr)
       report(Code::E0604, held->name.span, "`hold_out` of " + sourceText() + " needs `window = ..` beside it: it takes the end of a series")
           .help("rows that are drawn are held out of csv only; of arrays, save two files");
+  }
+
+  void checkMean() {
+    bool any = !data.missingMean || data.fields.size() != item.fields.size();
+    for (const cinch::Field &field : data.fields)
+      any |= field.normalize;
+    if (!any)
+      report(Code::E0604, argNamed("missing")->span, "`missing = \"mean\"` is for fields with `normalize`, and no field of `" + data.name + "` has it")
+          .help("write `normalize` behind the type of a field, or the number that empty cells count as");
   }
 
   // What the arguments are together.

@@ -127,14 +127,15 @@ void Elaborator::warnOfOtherValues(int dataset) {
     return;
   const cinch::Field *real = nullptr;
   for (const cinch::Field &field : other.fields)
-    if (!real && field.type.dtype == DType::F32)
+    if (!real && field.type.dtype == DType::F32 && (field.normalize || !other.missingMean))
       real = &field;
-  if (real && other.hasMissing && (!ours.hasMissing || ours.missing != other.missing))
+  const bool same = ours.missingMean == other.missingMean && ours.hasMissing == other.hasMissing && ours.missing == other.missing;
+  if (real && (other.hasMissing || other.missingMean) && !same)
     diags
         .warning(Code::W0103, optionSpan(other, "missing"),
                  "an empty cell of `" + real->name + "` counts as another number in `" + other.name + "`, which is evaluated, than in `" +
                      ours.name + "`, which is trained on")
-        .label(optionSpan(ours, "missing"), ours.hasMissing ? "trained on" : "has no `missing`");
+        .label(optionSpan(ours, "missing"), ours.hasMissing || ours.missingMean ? "trained on" : "has no `missing`");
 }
 
 // The number of a field that the graph reads and the data set does not have in its type; -1: there is none.

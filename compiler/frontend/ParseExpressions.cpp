@@ -146,8 +146,10 @@ ExprPtr Parser::parseReduction() {
       static_cast<ReductionOp>(static_cast<int>(word.kind) - static_cast<int>(TokenKind::Sum));
   if (!at(TokenKind::LSquare)) {
     bool callable = word.kind == TokenKind::Max || word.kind == TokenKind::Min;
+    const bool missing = word.kind == TokenKind::Mean && pos >= 3 && tokens[pos - 2].kind == TokenKind::Assign && tokens[pos - 3].text == "missing";
     fail(callable ? "`(` or the axes in `[ ]` after `" + word.text + "`"
-                  : "the axes in `[ ]` after `" + word.text + "`");
+                  : "the axes in `[ ]` after `" + word.text + "`",
+         missing ? "of csv(..), write missing = \"mean\": in normalized fields empty cells count as the mean of their column" : "");
   }
   open(TokenKind::LSquare, "");
   expr->places = parsePlaces();

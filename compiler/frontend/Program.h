@@ -106,6 +106,7 @@ struct Dataset {
   int tokenBits = 16;
   bool csvHeader = true; std::string separator = ",";
   bool hasMissing = false; double missing = 0; // Csv: what a cell without a number counts as
+  bool missingMean = false;                    // Csv: in normalized fields as the mean of its column, of which it is no part
   double holdOut = 0; uint64_t holdSeed = 0; bool held = false; // a share of the rows is held out, in windows the last ones; held: those rows
   bool shuffle = true;
   Span span;

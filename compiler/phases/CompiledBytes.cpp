@@ -59,7 +59,8 @@ int64_t Compilation::columnBytes() const {
   for (const Dataset &dataset : program.datasets)
     for (const Field &field : dataset.fields) {
       const bool trained = &dataset == &program.datasets[program.train.dataset];
-      const int64_t normal = field.normalize && trained ? rt::kNormalBytes + (options.workers() > 1 ? rt::kToldBytes : 0) : 0;
+      const int64_t found = rt::kNormalBytes + (dataset.missingMean ? rt::kCountBytes : 0);
+      const int64_t normal = field.normalize && trained ? found + (options.workers() > 1 ? rt::kToldBytes : 0) : 0;
       if (dataset.source != Dataset::Csv) {
         bytes += dataset.valuesOfRow(field) * normal;
         continue;

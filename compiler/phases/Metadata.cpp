@@ -101,6 +101,8 @@ static void datasets(OStream &out, const Program &program) {
     out.attribute("separator", data.separator);
     if (data.hasMissing)
       out.attribute("missing", data.missing);
+    if (data.missingMean)
+      out.attribute("missing_mean", true);
     if (data.holdOut > 0) {
       out.attribute("hold_out", data.holdOut);
       out.attribute("hold_seed", int64_t(data.holdSeed));

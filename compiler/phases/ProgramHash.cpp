@@ -67,6 +67,8 @@ std::string hashOfTraining(ModuleOp module, const Program &program) {
     out << " combine " << nameOf(program.train.combine);
   if (data.hasMissing)
     out << llvm::formatv(" missing {0:E17}", data.missing);
+  if (data.missingMean)
+    out << " missing mean";
   if (data.holdOut > 0)
     out << llvm::formatv(" hold {0:E17} {1} {2}", data.holdOut, data.holdSeed, data.held);
   for (const Field &field : data.fields) {
@@ -126,6 +128,8 @@ Described describedTraining(const Program &program) {
     how += llvm::formatv(", {0} {1} of the rows", data.held ? "the last" : "but the last", data.holdOut).str();
   else if (data.holdOut > 0)
     how += llvm::formatv(", {0} {1} of the rows (hold_seed {2})", data.held ? "the held out" : "but a held out", data.holdOut, data.holdSeed).str();
+  if (data.missingMean)
+    how += ", missing cells as the mean";
   is.push_back({"data", how + (data.shuffle ? ", shuffled" : ", in order")});
   is.push_back({"fields", listed(data.fields, [](const Field &f) {
                   return f.name + (f.scale == 1 ? std::string() : llvm::formatv(" scale {0}", f.scale).str()) +

@@ -295,6 +295,115 @@ def others(data):
     verdicts.expect("`of` is none of the names of field `flag`: off, on\n" in said, said)
 
 
+GAPS = """
+dim B = 4 batch, I = 4, C = 3
+data train = csv("g.csv", missing = %(missing)s, hold_out = 0.3%(rows)s) -> (x: f32[B, %(axes)s] from ("a", "b", "c", "d") normalize, z: f32[B, %(one)s], y: i32[B, %(one)s] below C)
+data valid = csv("g.csv", missing = %(missing)s, hold_out = 0.3, held = true%(rows)s) -> (x: f32[B, %(axes)s] from ("a", "b", "c", "d") normalize, z: f32[B, %(one)s], y: i32[B, %(one)s] below C)
+model net(x: f32[B, %(axes)s], z: f32[B, %(one)s]) -> f32[B, C] { use l = linear[C], k = linear[C]; return l(reshape[B, %(flat)s](x)) + k(reshape[B, 1](z)) }
+train net on train seed 1 {
+  loss = mean[B] cross_entropy(net(x, z), reshape[B](y))
+  predict x = x
+  predict guess = net(x, z)
+  metric total = sum[B] %(first)s
+  optimizer sgd(lr = 0.1)
+  steps 5
+  every 5 eval(valid)
+}
+"""
+
+
+def gaps(data):
+    """Cells without a number that count as the mean of their column, which they are no part of."""
+    rng = np.random.default_rng(21)
+    rows = 50
+    x = rng.normal(size=(rows, 4)) * [3, 1e5, 0, 1] + [7, -2e6, 4, 0]  # the third has one value, whatever is missing
+    x[rng.random((rows, 4)) < 0.3] = np.nan
+    x[:, 3] = np.where(np.arange(rows) % 7 == 3, x[:, 3], np.nan)
+    x[0, 0] = x[0, 2] = np.nan
+    z, y = rng.normal(size=rows), rng.integers(0, 3, rows)
+    words = ["", "NA", "nan", " ? ", "NaN"]
+    spelled = [["%r" % float(v) if v == v else words[(i + k) % 5] for k, v in enumerate(row)] for i, row in enumerate(x)]
+
+    def write(path, cells, beside=z):
+        path.write_text("a,b,y,c,d,z\n" + "".join("%s,%s,%d,%s,%s,%s\n" % (row[0], row[1], y[i], row[2], row[3], beside[i]) for i, row in enumerate(cells)))
+
+    def source(name, missing='"mean"', window=0):
+        return programs.source(name, GAPS % {"missing": missing, "rows": ", window = 3" if window else "", "axes": "3, I" if window else "I", "one": "1",
+                                             "flat": "12" if window else "4", "first": "x[.., 0, 0]" if window else "x[.., 0]"})
+
+    def normal(saved, values):
+        scaled = (values - saved["data.train.x.mean"]) / saved["data.train.x.std"]
+        return np.where(values != values, 0, scaled)
+
+    write(data / "g.csv", spelled)
+    finals = {}
+    for name, precision, window, workers in (("rows", "f32", 0, ()), ("exact", "f64", 0, ()), ("series", "f32", 3, ()), ("two", "f32", 0, ("--replicas", "2")), ("staged", "f32", 0, ("--stages", "2"))):
+        exe = programs.compiled(source("gaps-" + name, window=window), "gaps-" + name, "--set", "precision=" + precision, *workers)
+        out = programs.FOLDER / ("out-gaps-" + name)
+        def call(*words):
+            if workers:
+                ended = processes.over_tcp(exe, 2, [*words, "--data", data, "--out", out, "--transport", "tcp"])
+                verdicts.expect(ended.codes == [0, 0], "%s, two processes: %s" % (name, ended.text))
+            else:
+                programs.call([exe, *words, "--data", data, "--out", out])
+        held = np.arange(rows) >= rows - 15 if window else held_rows(rows, 0.3, 0)
+        call("train")
+        saved = tensorfile.read(out / "final.safetensors")
+        mean, deviation = np.nanmean(x[~held], axis=0), np.nanstd(x[~held], axis=0)
+        verdicts.expect(np.allclose(saved["data.train.x.mean"], mean, rtol=1e-12), "%s: mean %s, expected %s" % (name, saved["data.train.x.mean"], mean))
+        verdicts.expect(np.allclose(saved["data.train.x.std"][[0, 1, 3]], deviation[[0, 1, 3]], rtol=1e-12) and saved["data.train.x.std"][2] == 1,
+                        "%s: deviation %s, expected %s" % (name, saved["data.train.x.std"], deviation))
+        kind = np.float64 if precision == "f64" else np.float32
+        shaped = lambda values: cut(values, 3, 1, 0, 3) if window else values
+        for part, chosen in (("train", ~held), ("valid", held)):
+            call("predict", "--on", part)
+            got = np.load(out / "predict" / part / "x.npy")
+            verdicts.expect(np.array_equal(got, shaped(normal(saved, x[chosen]).astype(kind))), "%s: x in %s" % (name, part))
+        # A row of nothing but empty cells, and one without: the mean is that of the training.
+        write(data / "g-new.csv", [[""] * 4, ["1", "2", "NA", "4"], [""] * 4])
+        call("predict", "--data-file", data / "g-new.csv")
+        new = np.array([[np.nan] * 4, [1, 2, np.nan, 4], [np.nan] * 4])
+        verdicts.expect(np.array_equal(np.load(out / "predict" / "g-new" / "x.npy"), shaped(normal(saved, new).astype(kind))), name + ": new rows")
+        finals[name] = (out / "final.safetensors").read_bytes()
+        call("train", "--steps", "3")
+        call("train", "--resume")
+        verdicts.expect((out / "final.safetensors").read_bytes() == finals[name], name + ": resumed")
+    verdicts.expect(finals["rows"] == finals["two"] == finals["staged"], "the same rows, by several processes")
+    exe, out = programs.FOLDER / "gaps-rows", programs.FOLDER / "out-gaps-rows"
+    numbers = json.loads(programs.call([exe, "eval", "--on", "valid", "--quiet", "--data", data, "--out", out]).stdout.splitlines()[-1])
+    saved, held = tensorfile.read(out / "final.safetensors"), held_rows(rows, 0.3, 0)
+    verdicts.expect(abs(numbers["total"] - normal(saved, x[held])[:, 0].sum()) < 1e-3, "eval: %s" % numbers)
+    # Without gaps the word changes no bit; another meaning of gaps is another training, and reads the table anew.
+    full = programs.FOLDER / "full"
+    full.mkdir()
+    write(full / "g.csv", [["%r" % float(v) for v in row] for row in np.where(x == x, x, 5)])
+    other = programs.compiled(source("gaps-five", missing="5"), "gaps-five")
+    for program, folder in ((exe, "mean"), (other, "five")):
+        programs.call([program, "--data", full, "--out", programs.FOLDER / ("out-full-" + folder)])
+    same = [tensorfile.read(programs.FOLDER / ("out-full-" + folder) / "final.safetensors")["l.weight"] for folder in ("mean", "five")]
+    verdicts.expect(np.array_equal(*same), "a table without gaps")
+    said = programs.call([other, "--resume", "--data", data, "--out", out], allowed=(3,)).stdout
+    verdicts.expect("missing cells as the mean" in said, "resumed with another meaning of gaps: " + said)
+    programs.call([other, "predict", "--on", "train", "--data", data, "--out", out])
+    verdicts.expect(np.array_equal(np.load(out / "predict" / "train" / "x.npy"),
+                    ((np.where(x == x, x, 5)[~held] - saved["data.train.x.mean"]) / saved["data.train.x.std"]).astype(np.float32)), "gaps as 5, from the same folder")
+
+    def refused(what, cells, said, beside=z):
+        write(data / "g.csv", cells, beside)
+        ended = subprocess.run([exe, "--data", data, "--out", programs.FOLDER / "out-gaps-wrong"], capture_output=True, text=True)
+        verdicts.expect(ended.returncode == 3 and said in ended.stderr, what + ": " + ended.stderr)
+    changed = lambda row, column, text: [[text if (i, k) == (row, column) else cell for k, cell in enumerate(line)] for i, line in enumerate(spelled)]
+    train = int(np.flatnonzero(~held)[2])
+    for text in ("inf", "-nan", "nan(1)", "1e999"):
+        refused(text, changed(train, 1, text), "in line %d, column 2; every value must be finite" % (train + 2))
+    refused("no word for missing", changed(train, 1, "none?"), "line %d, column 2: `none?` is no number" % (train + 2))
+    refused("a column without numbers", [[line[0], line[1], "NA", line[3]] for line in spelled], 'no row of data `train` has a number in the column `c` of field `x`')
+    beside = list(z)
+    beside[train] = ""
+    refused("a field that is not normalized", spelled, "line %d, column 6: the cell is empty, where a number is expected of field `z`; `missing = \"mean\"` of csv(..) stands for fields with "
+            "`normalize` only" % (train + 2), beside)
+
+
 SERIES = """
 dim B = 4 batch, T = 5, F = 2, N = 3
 data train = %(source)s -> (%(fields)s)
@@ -412,6 +521,7 @@ def main():
     weighted(data)
     others(data)
     windows(data)
+    gaps(data)
 
 
 verdicts.run(main)
