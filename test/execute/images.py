@@ -56,6 +56,24 @@ def sixteen_bits(Image):
         verdicts.expect((images == upper).all(), "16 bits: %s instead of %s" % (images[0, :2], upper[:2]))
 
 
+def links(Image):
+    """Linked folders are read like others, at each depth, and a link to a folder above is passed over; a name is one line of classes.txt."""
+    folder, out, more = programs.FOLDER / "linked", programs.FOLDER / "linked-data", programs.FOLDER / "more"
+    for place in (folder / "a", more):
+        place.mkdir(parents=True)
+        Image.new("RGB", (4, 4), (1, 2, 3)).save(place / "x.png")
+    (folder / "a/deeper").symlink_to(more)
+    (folder / "a/back").symlink_to(folder)
+    (folder / "b").symlink_to(more)
+    (more / "self").symlink_to(more)
+    said = tool(folder, out, "--size", "4", "--hold-out", "0")
+    verdicts.expect((out / "classes.txt").read_text() == "a\nb\n" and np.bincount(read_idx(out / "train-labels")).tolist() == [2, 1], said)
+    before = contents(out)
+    (folder / "c\nd").symlink_to(more)
+    said = tool(folder, out, "--size", "4", code=1)
+    verdicts.expect("has a line end in it" in said and "Traceback" not in said and contents(out) == before, said)
+
+
 def main():
     try:
         from PIL import Image
@@ -104,6 +122,11 @@ def main():
     (pictures / "cats/broken.png").unlink()
     tool(pictures, out, "--size", "6x8", "--hold-out", "0")
     verdicts.expect(sorted(contents(out)) == ["classes.txt", "train-images", "train-labels"], "what was held out before stays: %s" % sorted(contents(out)))
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(["/usr/bin/python3", ROOT / "tools/images", pictures, out, "--size", "6x8"], stdout=full, stderr=subprocess.PIPE, text=True)
+    verdicts.expect(done.returncode == 1 and done.stderr == "images: standard output cannot be written: No space left on device; the files are in %s\n" % out,
+                    "standard output is full: exit %d\n%s" % (done.returncode, done.stderr))
+    links(Image)
     for where in ("/proc/pictures", out / "classes.txt"):
         said = tool(pictures, where, code=1)
         verdicts.expect("images: %s cannot be written: " % where in said and "Traceback" not in said, said)
