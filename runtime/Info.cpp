@@ -32,11 +32,17 @@ void infoCommand() {
   for (const DatasetSpec &spec : meta.datasets)
     for (int64_t i = 0; i < spec.fields.size; ++i) {
       const bool inOrder = takesFilesInOrder(spec);
-      Text more;
+      const FieldSpec &field = spec.fields[i];
+      Text more, made;
       if (inOrder && spec.files.size > 1)
         more.add(" and %lld more", (long long)spec.files.size - 1);
-      say("data         %s.%s: %s%s from %s(%s%s)", spec.name, spec.fields[i].name, nameOf(spec.fields[i].elem),
-          describe(spec.fields[i].shape).text, spec.source, !inOrder && i < spec.files.size ? spec.files[i] : spec.files[0], more.data);
+      char number[40];
+      if (field.scale != 1)
+        made.add(", scale %s", exact(number, field.scale, false));
+      if (field.normalize)
+        made.add(", normalized");
+      say("data         %s.%s: %s%s from %s(%s%s)%s", spec.name, field.name, nameOf(field.elem), describe(field.shape).text, spec.source,
+          !inOrder && i < spec.files.size ? spec.files[i] : spec.files[0], more.data, made.data);
     }
   if (const Entry *predict = meta.entry("predict"))
     for (const EntryValue &result : predict->results)

@@ -1,5 +1,6 @@
 // LibraryHeader.cpp: see LibraryHeader.h.
 #include "compiler/phases/LibraryHeader.h"
+#include "compiler/solve/Units.h"
 
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"
@@ -42,7 +43,7 @@ std::string libraryHeader(const Program &program, const std::string &source, int
     const Field &field = data.fields[i];
     out << " *   " << i << "  " << declared(train, field.name, field.type);
     if (field.scale != 1)
-      out << llvm::formatv(", what the data has times {0}", field.scale);
+      out << ", what the data has times " << solve::exactText(field.scale);
     if (field.normalize)
       out << ", minus " << data.nameOfNormal(field, "mean") << ", divided by " << data.nameOfNormal(field, "std");
     if (field.hasBelow)

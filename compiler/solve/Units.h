@@ -1,12 +1,26 @@
-// Units.h: bytes and seconds as people read them. Every text of the compiler takes them from here.
+// Units.h: numbers, bytes and seconds as people read them. Every text of the compiler takes them from here.
 #ifndef CINCH_COMPILER_SOLVE_UNITS_H
 #define CINCH_COMPILER_SOLVE_UNITS_H
 
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 
 namespace cinch::solve {
+
+// The shortest decimal of at least `least` significant digits that reads back as the very same number.
+inline std::string exactText(double value, int least = 1) {
+  char text[40];
+  if (value > -1e6 && value < 1e6 && value == double(int64_t(value))) // 200 rather than 2e+02
+    return std::to_string(int64_t(value));
+  for (int digits = least; digits <= 17; ++digits) {
+    snprintf(text, sizeof text, "%.*g", digits, value);
+    if (std::strtod(text, nullptr) == value)
+      break;
+  }
+  return text;
+}
 
 // In the unit that leaves one to four digits before the point: `712 bytes`, `89.8 KiB`, `21.8 MiB`; `digits` behind it.
 inline std::string bytesText(int64_t bytes, int digits = 1) {
