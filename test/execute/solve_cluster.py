@@ -113,8 +113,15 @@ def main():
 
     small, machines = json.loads(model), json.loads(cluster)
     code, out, error = run(small, machines | {"groups": [machines["groups"][0] | {"memory": "1GB"}]})
-    expect(code == 1 and json.loads(out)["status"] == "infeasible" and "GB a device" in error, f"no memory: exit {code} {error}")
-    for changed, other, flags, why in [(small | {"layer": 1}, machines, [], "unknown key `layer`"),
+    expect(code == 1 and json.loads(out)["status"] == "infeasible" and "GiB a device" in error, f"no memory: exit {code} {error}")
+    tiny = {"layers": 1, "hidden": 8, "heads": 4, "sequence": 8, "vocabulary": 8, "batch": 512}
+    code, out, error = run(tiny, machines | {"groups": [machines["groups"][0] | {"memory": 10}]})
+    expect(code == 1 and re.search(r"needs [1-9][0-9.]* (bytes|KiB) a device", error), f"ten bytes of memory: exit {code} {error}")
+    for changed, other, flags, why in [(small | {"state_bytes": -1}, machines, [], "state_bytes is at least 0"),
+                                       (small | {"gradient_bytes": 0}, machines, [], "gradient_bytes is at least 1"),
+                                       (small, machines | {"groups": [machines["groups"][0] | {"bandwidth": 1e-308}]}, [], "from 1e-100"),
+                                       (small, machines | {"network": {"bandwidth": 1e-308, "latency": 0}}, [], "from 1e-100"),
+                                       (small | {"layer": 1}, machines, [], "unknown key `layer`"),
                                        ({}, machines, [], "expected `layers`"),
                                        (small | {"heads": 63}, machines, [], "heads must divide hidden"),
                                        (small | {"precision": "f32"}, machines, [], "no flops for precision f32"),

@@ -4,7 +4,9 @@
 #include "compiler/solve/cluster/Cluster.h"
 #include "test/unit/Expect.h"
 
+#include <array>
 #include <cmath>
+#include <limits>
 
 using namespace cinch::solve;
 
@@ -144,6 +146,39 @@ static void bounds() {
     }
 }
 
+// Whatever is accepted is priced in numbers: the slowest and the quickest machines, the largest models, latencies beside which all else
+// is rounded away.
+static void extremes() {
+  GptModel largest = gpt(4096, 1 << 24, 1 << 24, 1 << 24);
+  largest.sequence = largest.vocabulary = 1 << 24, largest.parameterBytes = largest.gradientBytes = largest.stateBytes = 1 << 20;
+  for (const GptModel &m : {gpt(4, 64, 4, 16), largest})
+    for (double rate : {1e-100, 1e100})
+      for (double network : {1e-100, 1e100})
+        for (double latency : {0.0, 1e100})
+          for (double share : {1e-100, 1.0}) {
+            Cluster c = a100(2);
+            DeviceGroup &g = c.groups[0];
+            g.devices = 2, g.memory = int64_t(1) << 60;
+            g.flops["bf16"] = g.bandwidth = rate, g.efficiency = g.attentionEfficiency = g.trafficEfficiency = share;
+            g.link = {rate, latency}, c.network = {network, latency};
+            expect(check(c).empty() && check(m, c).empty(), "the outermost values are accepted: " + check(c) + check(m, c));
+            for (Recompute recompute : {Recompute::None, Recompute::Selective, Recompute::Full}) {
+              Prediction p = predict(m, c, {2, 2, 1, int(m.batch / 4), Schedule::ZBH1, 1, recompute});
+              std::string who = std::to_string(p.seconds) + " s, bubble " + std::to_string(p.bubble) + ", " + std::to_string(p.bytes) + " bytes";
+              expect(p.seconds > 0 && std::isfinite(p.seconds) && std::isfinite(m.flops() / p.seconds) && std::isfinite(p.update), who);
+              expect(p.bubble >= 0 && p.bubble <= 1, who);
+              expect(p.bytes > 0 && (m.layers != largest.layers || p.bytes > g.memory), who);
+            }
+          }
+  for (double wrong : {0.0, 1e-308, 1e-101, 1e101, std::numeric_limits<double>::infinity(), std::nan("")})
+    for (int which = 0; which < 5; ++which) {
+      Cluster c = a100(2);
+      DeviceGroup &g = c.groups[0];
+      *std::array<double *, 5>{&g.flops["bf16"], &g.bandwidth, &g.link.bandwidth, &c.network.bandwidth, &g.efficiency}[which] = wrong;
+      expect(!check(c).empty(), std::to_string(wrong) + " as value " + std::to_string(which) + " is refused");
+    }
+}
+
 static void refusals() {
   Cluster c = a100(1);
   GptModel m = gpt(8, 1024, 16, 64);
@@ -171,6 +206,7 @@ int main() {
   messages();
   best();
   bounds();
+  extremes();
   refusals();
   return tally();
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 namespace cinch::solve {
 
@@ -32,7 +33,15 @@ bool parseRecompute(const std::string &word, Recompute &r) {
 
 namespace {
 
-bool positive(double x) { return x > 0 && std::isfinite(x); }
+// Rates and seconds between these, of sizes as `check` admits them, make steps that end at a finite time.
+constexpr double kMostSeconds = 1e100, kMostRate = 1e100;
+bool isRate(double x) { return x >= 1 / kMostRate && x <= kMostRate; }
+bool isShare(double x) { return x >= 1 / kMostRate && x <= 1; }
+bool isLink(const NetworkLink &link) { return isRate(link.bandwidth) && link.latency >= 0 && link.latency <= kMostSeconds; }
+
+// A device holds at most this much, and what takes more is counted as just above it: sums of a few such counts fit into 64 bits.
+constexpr int64_t kMostBytes = int64_t(1) << 60;
+int64_t wholeBytes(double bytes) { return bytes > double(kMostBytes) ? kMostBytes + 1 : int64_t(bytes); }
 
 // The slowest and smallest of the groups.
 DeviceGroup weakest(const Cluster &c) {
@@ -67,22 +76,23 @@ std::string check(const Cluster &c) {
   for (const DeviceGroup &g : c.groups) {
     if (g.nodes < 1 || g.devices < 1 || g.memory < 1)
       return "nodes, devices and memory of a group must be at least 1";
+    if (g.memory > kMostBytes)
+      return "a device has at most 2^60 bytes of memory";
     all += int64_t(g.nodes) * g.devices;
     if (all > int64_t(1) << 40)
       break; // too many, which is said below
-    if (g.flops.empty() || !positive(g.bandwidth) || !positive(g.link.bandwidth) || !(g.link.latency >= 0))
-      return "expected flops, bandwidth and link of a group";
+    if (g.flops.empty() || !isRate(g.bandwidth) || !isLink(g.link))
+      return "expected flops, bandwidth and link of a group, bandwidths from 1e-100 to 1e100, a latency from 0 to 1e100";
     for (auto &[precision, rate] : g.flops)
-      if (!positive(rate) || !c.groups[0].flops.count(precision) || g.flops.size() != c.groups[0].flops.size())
-        return "expected positive flops for the same precisions in every group";
-    if (!(g.efficiency > 0 && g.efficiency <= 1) || !(g.trafficEfficiency > 0 && g.trafficEfficiency <= 1) ||
-        g.attentionEfficiency > 1 || g.attentionEfficiency == 0)
-      return "an efficiency is above 0 and at most 1";
+      if (!isRate(rate) || !c.groups[0].flops.count(precision) || g.flops.size() != c.groups[0].flops.size())
+        return "expected flops from 1e-100 to 1e100 for the same precisions in every group";
+    if (!isShare(g.efficiency) || !isShare(g.trafficEfficiency) || !(g.attentionEfficiency < 0 || isShare(g.attentionEfficiency)))
+      return "an efficiency is at least 1e-100 and at most 1";
   }
   if (all > 1 << 20)
     return "more than " + std::to_string(1 << 20) + " devices";
-  if (!positive(c.network.bandwidth) || !(c.network.latency >= 0))
-    return "expected bandwidth and latency of the network";
+  if (!isLink(c.network))
+    return "expected a bandwidth of the network from 1e-100 to 1e100 and a latency from 0 to 1e100";
   return "";
 }
 
@@ -94,8 +104,11 @@ std::string check(const GptModel &m, const Cluster &c) {
     return "more than 4096 layers";
   if (m.hidden % m.heads != 0)
     return "heads must divide hidden";
-  if (m.parameterBytes < 1 || m.gradientBytes < 1 || m.stateBytes < 0)
-    return "bytes of parameters and gradients are at least 1";
+  for (auto [key, bytes, least] : {std::tuple<const char *, int, int>{"parameter_bytes", m.parameterBytes, 1},
+                                   {"gradient_bytes", m.gradientBytes, 1},
+                                   {"state_bytes", m.stateBytes, 0}})
+    if (bytes < least || bytes > 1 << 20)
+      return std::string(key) + " is at least " + std::to_string(least) + " and at most 2^20, got " + std::to_string(bytes);
   if (!c.groups[0].flops.count(m.precision))
     return "the cluster has no flops for precision " + m.precision;
   return "";
@@ -174,17 +187,17 @@ Priced price(const GptModel &model, const Cluster &cluster, const Layout &layout
     c.update = allReduce(gradients, nodeMates, device.link) +
                allReduce(gradients / nodeMates, layout.replicas / nodeMates, cluster.network) +
                parameters * (2 * model.stateBytes + model.gradientBytes + 2 * model.parameterBytes) / memory;
-    c.fixed = int64_t(parameters * bytesOfParameter);
-    c.held = int64_t(L * held), c.late = int64_t(L * late);
-    c.backwardWork = int64_t(layout.recompute == Recompute::None ? 0 : everything - (layout.recompute == Recompute::Full ? 0 : lean));
+    c.fixed = wholeBytes(parameters * bytesOfParameter);
+    c.held = wholeBytes(L * held), c.late = wholeBytes(L * late);
+    c.backwardWork = wholeBytes(layout.recompute == Recompute::None ? 0 : everything - (layout.recompute == Recompute::Full ? 0 : lean));
     if (k == stages - 1)
-      c.backwardWork += int64_t(wide * 6 * b * s * V / T);
+      c.backwardWork += wholeBytes(wide * 6 * b * s * V / T);
   }
   // Between stages every shard sends its part; the parts are gathered inside the node.
   bool across = int64_t(layout.shards) * layout.replicas >= device.devices;
   const NetworkLink &hop = across ? cluster.network : device.link;
   double gather = layout.shards > 1 ? (T - 1) / T * bytes * b * s * h / device.link.bandwidth + (T - 1) * device.link.latency : 0;
-  p.costs.transfers = chainTransfers(stages, int64_t(bytes * b * s * h / T));
+  p.costs.transfers = chainTransfers(stages, wholeBytes(bytes * b * s * h / T));
   p.costs.bandwidth = hop.bandwidth, p.costs.latency = hop.latency + gather;
 
   std::vector<double> busy(layout.stages, 0);
@@ -209,15 +222,18 @@ Prediction predict(const GptModel &model, const Cluster &cluster, const Layout &
     r.update = std::max(r.update, c.update);
   }
   for (int w = 0; w < layout.stages; ++w) {
-    int64_t bytes = 0, work = 0;
+    double bytes = 0, work = 0; // products of two counts may have more than 64 bits
     for (int k = 0; k < table.stages(); ++k)
       if (table.workerOf[k] == w) {
         const StageCost &c = p.costs.stages[k];
-        bytes += c.fixed + table.slots[k] * c.held + table.lateSlots[k] * c.late, work = std::max(work, c.backwardWork);
+        bytes += double(c.fixed) + double(table.slots[k]) * double(c.held) + double(table.lateSlots[k]) * double(c.late);
+        work = std::max(work, double(c.backwardWork));
       }
-    r.bytes = std::max(r.bytes, bytes + work);
+    r.bytes = std::max(r.bytes, wholeBytes(bytes + work));
   }
-  r.bubble = 1 - busy / (layout.stages * std::max(r.seconds - r.update, 1e-300));
+  // An update that takes nearly all of a step leaves few digits of the rest, or none.
+  double running = r.seconds - r.update;
+  r.bubble = running > 0 ? std::clamp(1 - busy / layout.stages / running, 0.0, 1.0) : 0;
   return r;
 }
 
