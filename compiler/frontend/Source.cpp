@@ -4,11 +4,6 @@
 #include "llvm/Support/JSON.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <sys/stat.h>
-#include <unistd.h>
 
 namespace cinch {
 
@@ -24,47 +19,6 @@ int SourceList::add(std::string name, std::string text) {
       file.lines.push_back(i + 1);
   files.push_back(std::move(file));
   return size() - 1;
-}
-
-// Whether an open file is a device without an end that anybody knows of. The null device has nothing but its end.
-static bool isEndless(int descriptor) {
-  struct stat status, null;
-  if (fstat(descriptor, &status) != 0 || !(S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode)))
-    return false;
-  return !isatty(descriptor) && !(stat("/dev/null", &null) == 0 && null.st_rdev == status.st_rdev);
-}
-
-bool readStream(std::FILE *stream, std::string &text, std::string &error) {
-  if (isEndless(fileno(stream))) {
-    error = "not a regular file";
-    return false;
-  }
-  text.clear();
-  char buffer[1 << 16];
-  size_t count;
-  while ((count = std::fread(buffer, 1, sizeof buffer, stream)) > 0) {
-    text.append(buffer, count);
-    if (text.size() > (1u << 30))
-      break;
-  }
-  bool failed = std::ferror(stream);
-  int reason = errno;
-  if (failed || text.size() > (1u << 30)) {
-    error = failed ? std::strerror(reason) : "larger than 1 GiB";
-    return false;
-  }
-  return true;
-}
-
-bool readFile(const std::string &path, std::string &text, std::string &error) {
-  std::FILE *stream = std::fopen(path.c_str(), "rb");
-  if (!stream) {
-    error = std::strerror(errno);
-    return false;
-  }
-  const bool good = readStream(stream, text, error);
-  std::fclose(stream);
-  return good;
 }
 
 int SourceList::addFile(const std::string &path, std::string &error) {

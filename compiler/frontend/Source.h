@@ -3,19 +3,14 @@
 #define CINCH_COMPILER_FRONTEND_SOURCE_H
 
 #include "compiler/frontend/Program.h"
+#include "compiler/solve/ReadFile.h"
 
-#include <cstdio>
 #include <deque>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace cinch {
-
-// Reads a file, a pipe or a terminal to its end. False, and `error`: it cannot be read, has more than 1 GiB, or is another device, such as
-// /dev/zero, which may never end.
-bool readFile(const std::string &path, std::string &text, std::string &error);
-bool readStream(std::FILE *, std::string &text, std::string &error); // the same of an open one
 
 struct LineColumn {
   int line = 0, column = 0; // from 1; columns count characters

@@ -3,12 +3,13 @@
 #include "compiler/solve/dag/Dag.h"
 #include "compiler/solve/Memory.h"
 #include "compiler/solve/ParseJson.h"
+#include "compiler/solve/ReadFile.h"
+#include "compiler/solve/Units.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/JSON.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <cmath>
@@ -98,13 +99,7 @@ std::string readDag(llvm::StringRef text, Dag &d) {
 std::string number(double value) {
   if (value == std::floor(value) && std::abs(value) < 9e15)
     return std::to_string(int64_t(value));
-  char text[40];
-  for (int digits = 15; digits <= 17; ++digits) {
-    std::snprintf(text, sizeof text, "%.*g", digits, value);
-    if (std::strtod(text, nullptr) == value)
-      break;
-  }
-  return text;
+  return exactText(value, 15);
 }
 
 std::string quoted(const std::string &path) { return "`" + path + "`"; }
@@ -117,11 +112,11 @@ int solveRematMain(const std::vector<std::string> &arguments) {
     return usageError(
         error +
         "\nusage: solve remat G.json --budget BYTES [--order free|given] [--time-limit SECONDS] [--work-limit N]");
-  auto buffer = llvm::MemoryBuffer::getFile(flags.file);
-  if (!buffer)
-    return usageError("cannot read " + quoted(flags.file) + ": " + buffer.getError().message());
+  std::string text, error;
+  if (!readFile(flags.file, text, error))
+    return usageError("cannot read " + quoted(flags.file) + ": " + error);
   Dag d;
-  std::string error = readDag((*buffer)->getBuffer(), d);
+  error = readDag(text, d);
   if (error.empty())
     error = check(d, flags.order);
   if (!error.empty())
@@ -167,14 +162,17 @@ int solveArenaMain(const std::vector<std::string> &arguments) {
   Flags flags;
   if (std::string error = parse(arguments, false, flags); !error.empty())
     return usageError(error + "\nusage: solve arena B.csv [--capacity BYTES] [--time-limit SECONDS] [--work-limit N]");
-  auto buffer = llvm::MemoryBuffer::getFile(flags.file);
-  if (!buffer)
-    return usageError("cannot read " + quoted(flags.file) + ": " + buffer.getError().message());
+  std::string text, error;
+  if (!readFile(flags.file, text, error))
+    return usageError("cannot read " + quoted(flags.file) + ": " + error);
   ArenaProblem p;
   std::vector<std::string> ids;
   llvm::SmallVector<llvm::StringRef> lines;
-  (*buffer)->getBuffer().split(lines, '\n');
+  llvm::StringRef rest = text;
+  rest.consume_front("\xEF\xBB\xBF"); // a byte order mark is no part of the first column's name
+  rest.split(lines, '\n');
   int columns[4] = {-1, -1, -1, -1}; // id, lower, upper, size
+  size_t width = 0;                  // columns of the first line
   static const char *names[] = {"id", "lower", "upper", "size"};
   for (size_t i = 0; i < lines.size(); ++i) {
     llvm::StringRef line = lines[i].trim();
@@ -186,13 +184,19 @@ int solveArenaMain(const std::vector<std::string> &arguments) {
     if (columns[0] < 0) {
       for (size_t c = 0; c < cells.size(); ++c)
         for (int k = 0; k < 4; ++k)
-          if (cells[c].trim() == names[k])
+          if (cells[c].trim() == names[k]) {
+            if (columns[k] >= 0)
+              return usageError(where + "two columns are called `" + names[k] + "`");
             columns[k] = int(c);
+          }
       for (int k = 0; k < 4; ++k)
         if (columns[k] < 0)
           return usageError(where + "expected a first line with the columns id,lower,upper,size");
+      width = cells.size();
       continue;
     }
+    if (cells.size() > width)
+      return usageError(where + std::to_string(cells.size()) + " cells, but the first line names " + std::to_string(width) + " columns");
     int64_t values[4];
     for (int k = 0; k < 4; ++k) {
       if (columns[k] >= int(cells.size()))
@@ -206,7 +210,7 @@ int solveArenaMain(const std::vector<std::string> &arguments) {
   }
   if (columns[0] < 0)
     return usageError(flags.file + ": expected a first line with the columns id,lower,upper,size");
-  if (std::string error = check(p); !error.empty())
+  if (error = check(p); !error.empty())
     return usageError(flags.file + ": " + error);
   ArenaLimits limits;
   if (flags.capacity >= 0)

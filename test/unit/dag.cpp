@@ -321,6 +321,12 @@ static void testVerify() {
   pair.nodes.resize(2);
   pair.nodes[1].id = 1;
   expect(verify(pair, Order::Free, 0, {1, 0}, {0, 0}).empty(), "a free order is free");
+  for (int64_t empty : {0, 10}) {
+    DagSolution nothing = solve(Dag(), Order::Free, empty);
+    expect(nothing.status == DagSolution::Optimal && nothing.runs.empty() && nothing.cost.cost == 0 && nothing.cost.peak == 0,
+           "a graph without nodes has an empty schedule");
+    expect(verify(Dag(), Order::Free, empty, {}, nothing.cost).empty(), "the empty schedule of a graph without nodes is right");
+  }
   expect(!verify(pair, Order::Given, 0, {1, 0}, {0, 0}).empty(), "a given order is given");
 }
 

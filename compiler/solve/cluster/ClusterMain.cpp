@@ -3,10 +3,11 @@
 #include "compiler/solve/cluster/Cluster.h"
 #include "compiler/solve/stages/JsonFields.h"
 #include "compiler/solve/ParseJson.h"
+#include "compiler/solve/ReadFile.h"
+#include "compiler/solve/Units.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <chrono>
@@ -101,12 +102,12 @@ std::string readModel(const llvm::json::Value &value, GptModel &m) {
   return error;
 }
 
-template <typename T> std::string readFile(const std::string &file, T &to, std::string (*read)(const llvm::json::Value &, T &)) {
-  auto buffer = llvm::MemoryBuffer::getFile(file);
-  if (!buffer)
-    return "cannot read `" + file + "`: " + buffer.getError().message();
-  llvm::Expected<llvm::json::Value> parsed = parseJson((*buffer)->getBuffer());
-  std::string error = parsed ? read(*parsed, to) : llvm::toString(parsed.takeError());
+template <typename T> std::string readJson(const std::string &file, T &to, std::string (*read)(const llvm::json::Value &, T &)) {
+  std::string text, error;
+  if (!readFile(file, text, error))
+    return "cannot read `" + file + "`: " + error;
+  llvm::Expected<llvm::json::Value> parsed = parseJson(text);
+  error = parsed ? read(*parsed, to) : llvm::toString(parsed.takeError());
   return error.empty() ? "" : file + ": " + error;
 }
 
@@ -182,7 +183,7 @@ void printText(const GptModel &m, const Cluster &c, const ClusterPlan &plan) {
   out << llvm::format("model    %.3g parameters, ", m.parameters()) << m.layers << " layers of " << m.hidden << ", batch " << m.batch
       << " x " << m.sequence << ", " << m.precision << "\n";
   out << "cluster  " << c.devices() << " devices\n\n";
-  out << "stages x shards x replicas  micro-batch  schedule        recompute    s a step  TFLOP/s a device  GB a device  waited\n";
+  out << "stages x shards x replicas  micro-batch  schedule        recompute    s a step  TFLOP/s a device  bytes a device  waited\n";
   for (size_t i = 0; i < std::min(plan.ranked.size(), kAlternatives + 1); ++i) {
     const Prediction &p = plan.ranked[i];
     std::string grid = std::to_string(p.layout.stages) + " x " + std::to_string(p.layout.shards) + " x " +
@@ -190,8 +191,8 @@ void printText(const GptModel &m, const Cluster &c, const ClusterPlan &plan) {
     std::string schedule = p.layout.stages == 1 ? "-" : name(p.layout.schedule);
     if (p.layout.schedule == Schedule::Interleaved && p.layout.stages > 1)
       schedule += "/" + std::to_string(p.layout.chunks);
-    out << llvm::format("%-26s  %11d  %-14s  %-9s  %10.3f  %16.1f  %11.1f  %4.1f %%\n", grid.c_str(), p.layout.microbatch,
-                        schedule.c_str(), name(p.layout.recompute), p.seconds, teraflops(m, c, p), double(p.bytes) / 1e9,
+    out << llvm::format("%-26s  %11d  %-14s  %-9s  %10.3f  %16.1f  %14s  %4.1f %%\n", grid.c_str(), p.layout.microbatch,
+                        schedule.c_str(), name(p.layout.recompute), p.seconds, teraflops(m, c, p), bytesText(p.bytes).c_str(),
                         100 * p.bubble);
   }
   out << "\n" << plan.candidates << " layouts, " << plan.tooLarge << " of them too large, " << plan.simulated << " simulated; "
@@ -217,14 +218,14 @@ int solveClusterMain(const std::vector<std::string> &arguments, bool text, const
     return usageError(error + "\n" + kUsageLine);
   Cluster c;
   GptModel m;
-  std::string error = readFile(flags.cluster, c, readCluster);
+  std::string error = readJson(flags.cluster, c, readCluster);
   if (error.empty())
     if (error = check(c); !error.empty())
       error = flags.cluster + ": " + error;
   if (error.empty() && given)
     m = *given, takePrecision(c, m);
   else if (error.empty())
-    error = readFile(flags.model, m, readModel);
+    error = readJson(flags.model, m, readModel);
   if (error.empty())
     if (error = check(m, c); !error.empty())
       error = flags.model + ": " + error;
@@ -242,7 +243,7 @@ int solveClusterMain(const std::vector<std::string> &arguments, bool text, const
   llvm::outs().flush();
   if (best.ranked.empty())
     llvm::errs() << "error: no layout fits into the devices' memory\n  the smallest found needs "
-                 << llvm::format("%.1f GB a device\n", double(best.leastBytes) / 1e9);
+                 << bytesText(best.leastBytes) << " a device\n";
   return best.ranked.empty() ? kNone : kDone;
 }
 

@@ -416,6 +416,11 @@ private:
 } // namespace
 
 DagSolution solve(const Dag &d, Order order, int64_t budget, const DagLimits &limits) {
+  if (d.nodes.empty()) { // nothing is run, at no cost, and nothing is held
+    DagSolution s;
+    s.status = DagSolution::Optimal;
+    return s;
+  }
   return Solver(d, order, budget, limits).run();
 }
 

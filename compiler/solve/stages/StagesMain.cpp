@@ -3,12 +3,13 @@
 #include "compiler/solve/stages/JsonFields.h"
 #include "compiler/solve/stages/Split.h"
 #include "compiler/solve/ParseJson.h"
+#include "compiler/solve/ReadFile.h"
+#include "compiler/solve/Units.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
 
 namespace cinch::solve {
@@ -143,17 +144,7 @@ std::string unitProblem(const Flags &flags, SplitProblem &p) {
   return "";
 }
 
-std::string number(double value) {
-  if (!std::isfinite(value))
-    return "null";
-  char text[40];
-  for (int digits = 12; digits <= 17; ++digits) {
-    std::snprintf(text, sizeof text, "%.*g", digits, value);
-    if (std::strtod(text, nullptr) == value)
-      break;
-  }
-  return text;
-}
+std::string number(double value) { return std::isfinite(value) ? exactText(value, 12) : "null"; }
 
 const char *statusName(SplitSolution::Status status) {
   static const char *names[] = {"optimal", "feasible", "infeasible", "unknown"};
@@ -269,10 +260,10 @@ int solveStagesMain(const std::vector<std::string> &arguments) {
   if (flags.file.empty()) {
     error = unitProblem(flags, p);
   } else {
-    auto buffer = llvm::MemoryBuffer::getFile(flags.file);
-    if (!buffer)
-      return usageError("cannot read `" + flags.file + "`: " + buffer.getError().message());
-    error = readProblem((*buffer)->getBuffer(), p, budget);
+    std::string text;
+    if (!readFile(flags.file, text, error))
+      return usageError("cannot read `" + flags.file + "`: " + error);
+    error = readProblem(text, p, budget);
   }
   if (!flags.schedule.empty())
     parseSchedule(flags.schedule, p.request.schedule);
