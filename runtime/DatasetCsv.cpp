@@ -225,7 +225,7 @@ double ofName(const char *text, const FieldSpec &field, const FieldFile &file, i
   for (int64_t i = 0; i < field.names.size; ++i) {
     if (strcmp(text, field.names[i]) == 0)
       return double(i);
-    names.add("%s%s", i ? ", " : "", field.names[i]);
+    names.add("%s`%s`", i ? ", " : "", field.names[i]);
   }
   if (field.other)
     return double(field.names.size);

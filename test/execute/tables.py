@@ -124,7 +124,7 @@ def table(data):
         verdicts.expect((out / "final.safetensors").read_bytes() == whole, precision + ": resumed")
     (data / "t.csv").write_text((data / "t.csv").read_text().replace("green", "blue", 1))
     said = call("train", allowed=(3,)).stdout
-    verdicts.expect("`blue` is none of the names of field `y`: red, green, NA" in said, said)
+    verdicts.expect("`blue` is none of the names of field `y`: `red`, `green`, `NA`" in said, said)
 
 
 def from_other_data(data):
