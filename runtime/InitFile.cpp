@@ -93,13 +93,14 @@ void warnOfInitial(const char *path, const TensorList &tensors) {
 
 enum class Bring { Values, Nothing };
 
-// False: `problem` says why; `other`: it may be of another framework. The file is closed then, before a library's call is left by a jump.
+// False: `problem` says why; `other`: it may be of another framework, and --names can say how to read it; a library has no flags. The file is closed then, before a library's call is left by a jump.
 bool read(const char *path, const Taking &taking, Bring bring, Problem &problem, bool &other) {
   TensorList &tensors = parameterTensors();
   TensorFile file;
   const bool good = file.open(path, tensors, taking, problem) && file.verify(problem) &&
                     (bring == Bring::Values ? file.load(tensors, problem) : file.check(tensors, problem));
-  other = file.hasHeader() && !taking.names && run.meta.names.size && !file.info.kind[0];
+  const bool hasFlags = !onFailure; // failures of a library's call are taken by it
+  other = hasFlags && file.hasHeader() && !taking.names && run.meta.names.size && !file.info.kind[0];
   if (good && bring == Bring::Values && taking.partial && !run.options.quiet)
     list(path, file, tensors, taking);
   return good;

@@ -60,6 +60,11 @@ bool TensorFile::open(const char *path, TensorList &wanted, const Taking &taking
                 "safetensors.torch.save_file(model.state_dict(), \"model.safetensors\")", zip ? "zip (PyTorch)" : "pickle (PyTorch)");
     return false;
   }
+  if (memcmp(head, "\x93NUMPY", 6) == 0) {
+    problem.set("not a safetensors file: it is an NPY file, one array without a name, as numpy.save writes it; give it the name of its parameter with "
+                "safetensors.numpy.save_file({\"fc.weight\": numpy.load(\"weight.npy\")}, \"model.safetensors\")");
+    return false;
+  }
   if (length > uint64_t(100) << 20) {
     problem.set("not a safetensors file: its first 8 bytes announce a header of %llu bytes",
                 (unsigned long long)length);
