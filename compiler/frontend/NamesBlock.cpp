@@ -70,7 +70,10 @@ void Elaborator::checkNameMaps() {
         any = matchesStars(mapping.ours, paths[i]); // a line above takes all of them
       if (!any)
         report(Code::E0607, mapping.span, "no parameter is named `" + mapping.ours + "`", fileFrame)
-            .help(didYouMean(mapping.ours, paths));
+            .help(mapping.ours.find('?') == std::string::npos
+                      ? didYouMean(mapping.ours, paths)
+                      : "`?` is itself in a name map, where it stands for any character in the paths of `freeze`, `on` and `except`; `*` stands for any "
+                        "text, the same one on both sides");
     }
   }
   if (program.train.initNames < 0)
