@@ -3,6 +3,7 @@
 
 import ctypes
 import sys
+import weakref
 
 import numpy as np
 
@@ -18,18 +19,27 @@ class Value(ctypes.Structure):
 
 
 class Model:
-    """A library of `cinch --emit=lib`; arrays go in and come out, a failure is an exception."""
+    """A library of `cinch --emit=lib`; arrays go in and come out, a failure is an exception.
 
+    Every array has a row for each example, already scaled and normalized; one of another shape is a ValueError. A library has one model in a
+    process: a second `Model` of the same file would begin it anew under the first one's hands, so it is refused while the first is in use. A copy of
+    the file under another name is another library.
+    """
+
+    LIVE = weakref.WeakValueDictionary()  # by the library's handle
     PARAMETER, FIELD, METRIC, RESULT = range(4)
     TYPES = {b"F32": np.float32, b"F64": np.float64, b"I32": np.int32, b"BOOL": np.bool_}
 
     def __init__(self, path, threads=0):
         self.library = ctypes.CDLL(path)
+        if self.library._handle in self.LIVE:
+            raise RuntimeError("%s has a model in this process already; use that one, delete it, or load a copy of the file" % path)
         self.library.cinch_model_error.restype = ctypes.c_char_p
         self.library.cinch_model_batch.restype = ctypes.c_int64
         self.call("init", ctypes.c_int64(threads))
         self.batch = self.library.cinch_model_batch()
         self.fields, self.metrics, self.results = (self.list(kind) for kind in (self.FIELD, self.METRIC, self.RESULT))
+        self.LIVE[self.library._handle] = self
 
     def call(self, name, *arguments):
         code = getattr(self.library, "cinch_model_" + name)(*arguments)
@@ -44,28 +54,55 @@ class Model:
                 return found
             found[value.name.decode()] = (self.TYPES[value.dtype], tuple(value.shape[: value.rank]))
 
-    def pointers(self, arrays):
-        arrays = [np.ascontiguousarray(arrays[n], t) if n in arrays else None for n, (t, _) in self.fields.items()]
-        self.kept = arrays  # alive while the call runs
-        return (ctypes.c_void_p * len(arrays))(*[None if a is None else a.ctypes.data for a in arrays])
+    def count(self, arrays):
+        """How many examples the arrays have, which all must have, of the shapes that the fields have."""
+        count = None
+        for name, array in arrays.items():
+            if name not in self.fields:
+                raise ValueError("there is no field `%s`; expected %s" % (name, ", ".join("`%s`" % each for each in self.fields)))
+            given, (_, shape) = np.shape(array), self.fields[name]
+            rows = given[0] if count is None and given else count
+            if given != (rows, *shape):
+                raise ValueError("field `%s` has the shape %s; expected %s" % (name, list(given), self.expected(name, count)))
+            count = rows
+        if count is None:
+            raise ValueError("no field is given; expected %s" % ", ".join("`%s`" % each for each in self.fields))
+        return count
+
+    def expected(self, name, count=None):
+        return "[%s]" % ", ".join(str(size) for size in ("examples" if count is None else count, *self.fields[name][1]))
+
+    def compute(self, name, arrays, *arguments):
+        kept = [np.ascontiguousarray(arrays[n], t) if n in arrays else None for n, (t, _) in self.fields.items()]
+        pointers = (ctypes.c_void_p * len(kept))(*[None if a is None else a.ctypes.data for a in kept])
+        try:
+            self.call(name, pointers, *arguments)
+        except RuntimeError as error:
+            for missing in self.fields.keys() - arrays.keys():
+                if str(error).startswith("field `%s` is NULL" % missing):
+                    raise ValueError("field `%s` is not given, and %s reads it; expected an array of %s" % (missing, name, self.expected(missing))) from None
+            raise
 
     def step(self, **fields):
         loss = ctypes.c_double()
-        self.call("step", self.pointers(fields), ctypes.byref(loss))
+        count = self.count(fields)
+        if count != self.batch:
+            raise ValueError("field `%s` has %d examples; expected the %d of a batch" % (next(iter(fields)), count, self.batch))
+        self.compute("step", fields, ctypes.byref(loss))
         return loss.value
 
     def evaluate(self, **fields):
         sizes = [int(np.prod(shape)) for _, shape in self.metrics.values()]
-        values, count = np.zeros(sum(sizes)), len(next(iter(fields.values())))
-        self.call("evaluate", self.pointers(fields), ctypes.c_int64(count), ctypes.c_void_p(values.ctypes.data))
+        values, count = np.zeros(sum(sizes)), self.count(fields)
+        self.compute("evaluate", fields, ctypes.c_int64(count), ctypes.c_void_p(values.ctypes.data))
         parts = np.split(values, np.cumsum(sizes)[:-1])
         return {name: part.reshape(shape)[()] for part, (name, (_, shape)) in zip(parts, self.metrics.items())}
 
     def predict(self, **fields):
-        count = len(next(iter(fields.values())))
+        count = self.count(fields)
         results = {name: np.zeros((count, *shape), t) for name, (t, shape) in self.results.items()}
         into = (ctypes.c_void_p * len(results))(*[array.ctypes.data for array in results.values()])
-        self.call("predict", self.pointers(fields), ctypes.c_int64(count), into)
+        self.compute("predict", fields, ctypes.c_int64(count), into)
         return results
 
     def parameter(self, path):

@@ -105,6 +105,28 @@ def beside_others(cuda, library, folder):
     verdicts.expect(code == 3 and found.value == other.value, "a call that fails ends with %d; current was %s and is %s" % (code, other.value, found.value))
 
 
+def shapes(train, model, library, x, label):
+    """Arrays of other shapes, which the library would read past, and a second model of one library are refused."""
+    def wrong(words, call, kind=ValueError):
+        try:
+            call()
+            verdicts.expect(False, "not refused: " + words)
+        except kind as error:
+            verdicts.expect(words in str(error), "expected `%s`, got `%s`" % (words, error))
+
+    wrong("field `x` has the shape [2, 32]; expected [examples, 2]", lambda: model.predict(x=x[:32].T))
+    wrong("field `x` has the shape [32, 1]; expected [examples, 2]", lambda: model.predict(x=x[:32, :1]))
+    wrong("field `x` has the shape [2]; expected [examples, 2]", lambda: model.predict(x=x[0]))
+    wrong("field `x` has the shape []; expected [examples, 2]", lambda: model.predict(x=1.0))
+    wrong("field `label` has the shape [31]; expected [32]", lambda: model.step(x=x[:32], label=label[:31]))
+    wrong("field `label` has the shape [32, 1]; expected [32]", lambda: model.evaluate(x=x[:32], label=label[:32, None]))
+    wrong("field `x` has 31 examples; expected the 32 of a batch", lambda: model.step(x=x[:31], label=label[:31]))
+    wrong("there is no field `lable`; expected `x`, `label`", lambda: model.step(x=x[:32], lable=label[:32]))
+    wrong("field `label` is not given, and step reads it; expected an array of [examples]", lambda: model.step(x=x[:32]))
+    wrong("no field is given; expected `x`, `label`", lambda: model.predict())
+    wrong("has a model in this process already", lambda: train.Model(library), RuntimeError)
+
+
 def from_python(folder, library="./libmoons.so", threads=2):
     sys.path.insert(0, str(folder))
     import train
@@ -121,7 +143,8 @@ def from_python(folder, library="./libmoons.so", threads=2):
     bad[3, 1] = np.nan
     refused(model, 3, "field `x` has nan in example 3", lambda: model.step(x=bad, label=label[:32]))
     refused(model, 3, "declared below 2, but has 2 in example 5", lambda: model.step(x=x[:32], label=np.full(32, 2) * (np.arange(32) == 5)))
-    refused(model, 2, "field `label` is NULL", lambda: model.step(x=x[:32]))
+    refused(model, 2, "field `label` is NULL", lambda: model.call("step", (ctypes.c_void_p * 2)(batch["x"].ctypes.data, None), None))
+    shapes(train, model, library, x, label)
     refused(model, 2, "no parameter is called `c`", lambda: model.parameter("c"))
     refused(model, 2, "did you mean `lr`", lambda: model.set("lt=1"))
     refused(model, 3, "missing.safetensors", lambda: model.load("missing.safetensors"))
@@ -354,7 +377,8 @@ def normalized():
     folder = programs.FOLDER / "normalized"
     folder.mkdir()
     (folder / "p.cinch").write_text("""dim B = 4 batch, I = 3
-data train = npz("t.npz") -> (x: f32[B, I] normalize, y: f32[B])
+data train = npz("t.npz") -> (x: f32[B, I] normalize, y: f32[B] scale 1/145)
+names hub { "l.weight" = "fc.weight"; "*" = "*" }
 model net(x: f32[B, I]) -> f32[B] { use l = linear[1]; return l(x)[.., 0] }
 train net on train seed 1 {
   loss = mean[B] squared_error(net(x), y)
@@ -364,12 +388,16 @@ train net on train seed 1 {
 """)
     x = (np.random.default_rng(2).normal(size=(8, 3)) * [1, 20, 300] + [5, 0, -40]).astype(np.float32)
     y = (x @ np.array([1, 0.1, 0.01], np.float32)).astype(np.float32)
-    np.savez(folder / "t.npz", x=x, y=y)
+    np.savez(folder / "t.npz", x=x, y=y * np.float32(145))
     programs.call([programs.CINCH, "p.cinch", "--emit=lib", "-o", folder / "p"], cwd=folder)
     programs.call([programs.CINCH, "p.cinch", "-o", folder / "exe"], cwd=folder)
     header = (folder / "p.h").read_text()
     for name in ("mean", "std"):
         verdicts.expect('double "data.train.x.%s"[3], of field x: from a file, or written by whoever trains' % name in header, header[:900])
+    verdicts.expect("float y[examples], what the data has times 0.006896551724137931" in header, header[:900])
+    described = programs.call([folder / "exe", "info"]).stdout
+    verdicts.expect("train.x: F32[3] from npz(t.npz), normalized\n" in described, described)
+    verdicts.expect("from npz(t.npz), scale 0.006896551724137931\n" in described, described)
     import train
 
     model = train.Model(str(folder / "libp.so"))
@@ -390,6 +418,19 @@ train net on train seed 1 {
     model.load(out)
     model.save(str(folder / "again.safetensors"))
     verdicts.expect((folder / "again.safetensors").read_bytes() == open(out, "rb").read(), "what was loaded is saved")
+    # Of another framework: an executable has a flag for it, a library has none.
+    other = str(folder / "other.safetensors")
+    tensorfile.write(other, {"fc.weight": np.ones((1, 3), np.float32), "l.bias": np.ones(1, np.float32)})
+    np.save(folder / "vec.npy", x)
+    for path, words, flag in ((other, "l.weight", True), (str(folder / "vec.npy"), "it is an NPY file", False)):
+        ended = programs.call([folder / "exe", "eval", "--init", path, "--data", folder, "--out", folder / "out"], allowed=(3,))
+        said = ended.stdout + (ended.stderr or "")
+        verdicts.expect(words in said and ("is read with --names hub" in said) == flag, said)
+        refused(model, 3, words, lambda: model.load(path))
+        try:
+            model.load(path)
+        except RuntimeError as error:
+            verdicts.expect("--names" not in str(error), str(error))
 
 
 def main():
