@@ -119,7 +119,7 @@ std::vector<Diagnostic> Diagnostics::sorted() const {
       ++result[it->second].instances;
   }
   for (Diagnostic &diagnostic : result) {
-    if (diagnostic.span.file > 0) // the user's text
+    if (diagnostic.span.file > 0 && !diagnostic.helpStands) // the user's text
       if (const ForeignWord *word = foreignWord(diagnostic.code, sources.text(diagnostic.span.file), diagnostic.span.begin))
         diagnostic.helps = {word->help};
     shorten(diagnostic);

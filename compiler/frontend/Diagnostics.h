@@ -63,6 +63,7 @@ struct Diagnostic {
   // How the layer that holds the error was reached.
   Diagnostic &path(std::string text) { return paths.push_back(std::move(text)), *this; }
   Diagnostic &note(std::string text) { return notes.push_back(std::move(text)), *this; }
+  bool helpStands = false; // it says more than the line of ForeignWords.def for that place
   // One fix. An empty text is no help: `help(didYouMean(..))` needs no test.
   Diagnostic &help(std::string text) {
     if (!text.empty())

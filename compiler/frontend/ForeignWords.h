@@ -7,7 +7,7 @@
 namespace cinch {
 
 struct ForeignWord {
-  enum Place { Value, Body, Use, Item, Clause, Optimizer } place; // as in CodeExample
+  enum Place { Value, Body, Use, Item, Clause, Optimizer, Items } place; // as in CodeExample
   Code code;
   const char *word, *left, *right, *help;
 };

@@ -91,12 +91,22 @@ void NameWalk::mention(const std::string &name, Span span) {
   unknown(name, span, "name");
 }
 
+bool NameWalk::isDeviationOfNormalized(const std::string &name) const {
+  return name == "std" && calling && calling->args.size() == 1 && calling->args[0].value->kind == ExprKind::Name &&
+         normalized.count(calling->args[0].value->text);
+}
+
 void NameWalk::unknown(const std::string &name, Span span, const char *what) {
   tables.unknown.insert({span.file, span.begin});
   if (fieldsUnknown || !told.insert(name).second) // once a body
     return;
   Diagnostic &d = diags.error(Code::E0101, span, std::string("unknown ") + what + " `" + name + "`");
-  if (inSlot && !indexScopes.empty() && std::islower(static_cast<unsigned char>(name[0])))
+  if (isDeviationOfNormalized(name)) {
+    const std::string &field = calling->args[0].value->text;
+    d.help("`" + field + "` is normalized: what it was divided by is known when training begins, and saved as `" + normalized[field] +
+           ".std` beside `" + normalized[field] + ".mean`; written as numbers, " + field + " * 1.7 + 5.2 is what the data have");
+    d.helpStands = true;
+  } else if (inSlot && !indexScopes.empty() && std::islower(static_cast<unsigned char>(name[0])))
     d.help("an index stands on the left or is bound by a reduction: `sum[" + name + "] ..`");
   else if (diags.errorCount() < 100) { // spelling among thousands of names takes its time
     std::vector<std::string> candidates = implicitNames();
@@ -170,7 +180,9 @@ void NameWalk::expr(const Expr *e) {
     if (numbering)
       tables.callNumbers[e] = nextCall();
     if (e->children[0]->kind == ExprKind::Name) {
+      calling = e;
       callee(*e->children[0]);
+      calling = nullptr;
     } else if (e->children[0]->kind == ExprKind::Index && e->children[0]->children[0]->kind == ExprKind::Name) {
       callee(*e->children[0]->children[0]);
       slots(e->children[0]->slots);

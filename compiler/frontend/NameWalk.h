@@ -30,6 +30,8 @@ struct NameWalk {
   int layers = 0, predictLayers = 0; // called by their names alone
   int instances = 0;                 // so are these
   int defaults = 0;                  // calls in the default values of a layer's parameters
+  std::map<std::string, std::string> normalized; // of `train`: each field that the data divide by its deviation, and what that is called in a file
+  const ast::Expr *calling = nullptr;            // the call whose callee is looked at
   std::set<std::string> told; // unknown names of this body that were reported
   bool fieldsUnknown = false; // a `train` whose data does not exist
   bool numbering = false;
@@ -57,6 +59,7 @@ struct NameWalk {
   bool isIndex(const std::string &name) const;
   void mention(const std::string &name, Span span);
   void unknown(const std::string &name, Span span, const char *what);
+  bool isDeviationOfNormalized(const std::string &name) const; // `std(x)` of such a field
   bool known(const std::string &name) const { return body.count(name) || fileScope.count(name) || later.count(name); }
   // Whether it may be the size of an axis: of a file, layers and data are none.
   bool maySize(const std::string &name) const {

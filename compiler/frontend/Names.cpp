@@ -201,8 +201,12 @@ void NameWalk::trainBlock(const TrainItem &item, const File &file) {
     model->second.mentioned = true;
   for (const std::unique_ptr<Item> &other : file.items)
     if (other->kind == ItemKind::Data && other->name.text == item.data.text)
-      for (const ast::Field &field : static_cast<const DataItem &>(*other).fields)
+      for (const ast::Field &field : static_cast<const DataItem &>(*other).fields) {
         define(body, field.name, Known::Field);
+        for (const FieldModifier &modifier : field.modifiers)
+          if (modifier.kind == FieldModifier::Normalize)
+            normalized[field.name.text] = "data." + item.data.text + "." + field.name.text;
+      }
   std::map<std::string, Span> metrics, results;
   for (const Statement &s : item.clauses)
     if (s.kind == StatementKind::Metric) {
@@ -221,6 +225,7 @@ void NameWalk::trainBlock(const TrainItem &item, const File &file) {
     loss->second.mentioned = true;
   warnUnused(body);
   body.clear();
+  normalized.clear();
   fieldsUnknown = false;
 }
 
