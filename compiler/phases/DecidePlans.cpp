@@ -81,41 +81,56 @@ bool Compilation::findBound(const DecideOutcome &outcome, std::optional<int64_t>
   return true;
 }
 
-// Evaluation and prediction share the arena: the largest micro-batch, up to that of training, that fits what training needs.
+// The micro-batches that evaluation or prediction may have, in the order in which they are tried: that of training and smaller ones, then larger ones,
+// which may need fewer bytes (the scratch of a product does not always grow with its rows). Groups that only a metric compares may be larger than a
+// micro-batch of training.
+static std::vector<int64_t> sizesOfOthers(func::FuncOp function, int64_t batch, int64_t chosen) {
+  const int64_t examples = nn::batchOf(function), least = nn::examplesTogether(function); // examples: 1, it reads none
+  std::vector<int64_t> sizes = solve::divisors(batch);
+  llvm::erase_if(sizes, [&](int64_t size) { return examples % size != 0 || size % least != 0; });
+  auto larger = llvm::find_if(sizes, [&](int64_t size) { return size > chosen; });
+  std::reverse(sizes.begin(), larger);
+  return sizes;
+}
+
+// Evaluation and prediction share the arena: the first of these micro-batches that fits what training needs. If none does, the one that needs least, and
+// then the arena, or the refusal, is its.
 bool Compilation::decideOthers(const DecideOptions &base, int64_t chosen, int64_t roomForOthers, std::optional<int64_t> room) {
-  const std::vector<int64_t> sizes = solve::divisors(program.batch);
   for (auto [name, function] : {std::pair{"eval", nn::kEvaluationName}, std::pair{"predict", nn::kPredictionName}}) {
     auto func = module->lookupSymbol<func::FuncOp>(function);
     if (!func)
       continue;
     EntryPlan entry{name, function.str(), {}, 0, 0};
-    int64_t examples = nn::batchOf(func); // 1: it reads none
-    int64_t least = nn::examplesTogether(func);
-    for (int64_t size : llvm::reverse(sizes)) {
-      // Groups that only a metric compares may be larger than a micro-batch of training.
-      if ((size > chosen && size != least) || examples % size != 0 || size % least != 0)
-        continue;
-      DecideOptions forEntry = base;
+    DecideOptions forEntry = base, leanest = base;
+    forEntry.search.strategy.kind = solve::Strategy::None;
+    forEntry.reservedBytes = stateBytes - entries.front().outcome.stateOnHost;
+    forEntry.callerCounts = true;
+    forEntry.search.arenaBudget = roomForOthers;
+    std::optional<int64_t> least; // bytes that one needs at least which does not fit
+    bool fits = false;
+    for (int64_t size : sizesOfOthers(func, program.batch, chosen)) {
       forEntry.search.microbatch = size;
-      forEntry.search.strategy.kind = solve::Strategy::None;
-      forEntry.reservedBytes = stateBytes - entries.front().outcome.stateOnHost;
-      forEntry.callerCounts = true;
-      forEntry.search.arenaBudget = roomForOthers;
+      forEntry.rowBlocks = base.rowBlocks;
       entry.outcome = decidePlan(func, forEntry);
       if (!entry.outcome.internal && !entry.outcome.result.error.empty()) { // blocks of more examples than these
         forEntry.rowBlocks = -1;
         entry.outcome = decidePlan(func, forEntry);
       }
-      if (!entry.outcome.internal && !entry.outcome.result.feasible && size == least) {
-        forEntry.search.arenaBudget = entry.outcome.result.smallestArena; // then the arena, or the refusal, is its
-        entry.outcome = decidePlan(func, forEntry);
-      }
       if (entry.outcome.internal)
         return false;
-      entry.arenaBytes = entry.outcome.result.plan.decision.arenaBytes;
-      if (entry.arenaBytes <= roomForOthers)
+      fits = entry.outcome.result.feasible;
+      if (fits)
         break;
+      if (int64_t bytes = entry.outcome.result.smallestArena; entry.outcome.result.error.empty() && bytes < least.value_or(INT64_MAX))
+        leanest = forEntry, least = bytes;
     }
+    if (!fits && least) {
+      leanest.search.arenaBudget = least;
+      entry.outcome = decidePlan(func, leanest);
+      if (entry.outcome.internal)
+        return false;
+    }
+    entry.arenaBytes = entry.outcome.result.plan.decision.arenaBytes;
     refused |= room && entry.arenaBytes > *room;
     entries.push_back(std::move(entry));
   }

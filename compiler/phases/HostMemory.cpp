@@ -7,8 +7,7 @@ using namespace mlir;
 namespace cinch {
 
 int64_t Compilation::hostAt() const {
-  constexpr int64_t kPage = 4096;
-  return llvm::alignTo(arenaBytes(), kPage);
+  return llvm::alignTo(arenaBytes(), solve::kPage);
 }
 
 int64_t Compilation::hostBytes() const {

@@ -167,7 +167,7 @@ private:
   OwnSteps ownSteps() const;
   std::string wrongOwnSteps() const;
   // `combine hogwild`: the pages of parameters and state are the same memory for all replicas, and nothing else lies in them.
-  static constexpr int64_t kPage = 4096;
+  static constexpr int64_t kPage = solve::kPage;
   bool sharesPages() const { return options.replicas > 1 && ownSteps() == OwnSteps::Hogwild; }
   int64_t inPages(int64_t bytes) const { return sharesPages() ? (bytes + kPage - 1) / kPage * kPage : bytes; }
   int64_t bytesToFillPage(mlir::func::FuncOp step) const;

@@ -89,6 +89,9 @@ static void takeInstances(const Timeline &line, Decision &d) {
 }
 
 // Offsets of all storages: persistent ones first, in their order; the rest is packed above them. Returns what is wrong.
+// What may be wasted above so many bytes that are alive.
+static int64_t wasteOf(int64_t bytes, const StepGraph &graph) { return std::max(bytes / 2000, graph.page); }
+
 static std::string placeStorages(const GraphIndex &index, const ArenaLimits &limits, Decision &d) {
   for (Instance &i : d.instances) {
     Storage &s = d.storages[i.storage];
@@ -104,11 +107,11 @@ static std::string placeStorages(const GraphIndex &index, const ArenaLimits &lim
       problem.buffers.push_back({d.storages[s].bytes, d.storages[s].lower, d.storages[s].upper, -1});
       packed.push_back(int(s));
     }
-  // Within a two-thousandth of the bound is near enough: the search for the rest would cost more than it gives.
+  // Within a two-thousandth of the bound, or a page, is near enough: the search for the rest would cost more than it gives.
   ArenaLimits enough = limits;
   if (!enough.capacity) {
     int64_t bound = lowerBound(problem);
-    enough.capacity = bound + roundDown((bound + d.persistentBytes) / 2000);
+    enough.capacity = bound + roundDown(wasteOf(bound + d.persistentBytes, index.graph));
   }
   ArenaSolution solution = solve(problem, enough);
   for (size_t i = 0; i < packed.size(); ++i)
@@ -165,12 +168,12 @@ Plan evaluateQuickly(const GraphIndex &index, const Choice &choice) {
   return evaluate(index, choice, limits);
 }
 
-bool isPackedWell(int64_t arenaBytes, int64_t peakLive) { return arenaBytes <= peakLive + peakLive / 2000; }
-bool isPackedWell(const Plan &plan) { return isPackedWell(plan.decision.arenaBytes, plan.peakLive); }
+bool isPackedWell(const StepGraph &graph, int64_t arenaBytes, int64_t peakLive) { return arenaBytes <= peakLive + wasteOf(peakLive, graph); }
+bool isPackedWell(const StepGraph &graph, const Plan &plan) { return isPackedWell(graph, plan.decision.arenaBytes, plan.peakLive); }
 
 Plan evaluateWell(const GraphIndex &index, const Choice &choice) {
   Plan plan = evaluateQuickly(index, choice);
-  if (!plan.error.empty() || isPackedWell(plan))
+  if (!plan.error.empty() || isPackedWell(index.graph, plan))
     return plan;
   Plan better = evaluate(index, choice);
   return better.error.empty() && better.decision.arenaBytes < plan.decision.arenaBytes ? better : plan;

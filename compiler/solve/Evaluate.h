@@ -30,9 +30,9 @@ Plan evaluate(const StepGraph &, const Choice &, const ArenaLimits & = {});
 // Packed quickly, good enough to choose by; packed as what is shipped is, with more work where holes cost bytes.
 Plan evaluateQuickly(const GraphIndex &, const Choice &);
 Plan evaluateWell(const GraphIndex &, const Choice &);
-// Within a two-thousandth of what is alive: more work would give nothing.
-bool isPackedWell(int64_t arenaBytes, int64_t peakLive);
-bool isPackedWell(const Plan &);
+// Within a two-thousandth of what is alive, or within a page: more work would give nothing.
+bool isPackedWell(const StepGraph &, int64_t arenaBytes, int64_t peakLive);
+bool isPackedWell(const StepGraph &, const Plan &);
 
 // The main loop as the graph lists it: nothing recomputed.
 std::vector<int> plainLoop(const StepGraph &);

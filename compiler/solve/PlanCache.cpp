@@ -71,9 +71,9 @@ struct Bytes {
       put(up), put(down), put(from), put(to);
   }
   void put(const StepGraph &graph) {
-    const auto &[buffers, kernels, loops, batch, grain, positions, threads, secondsOfCopy, actions, link, sumsBeginLate] = graph;
+    const auto &[buffers, kernels, loops, batch, grain, positions, threads, secondsOfCopy, actions, link, sumsBeginLate, page] = graph;
     const auto &[in, out, latency] = link;
-    put(buffers.size()), put(kernels.size()), put(loops), put(batch), put(grain), put(positions), put(threads), put(actions.size()), put(sumsBeginLate),
+    put(buffers.size()), put(kernels.size()), put(loops), put(batch), put(grain), put(positions), put(threads), put(actions.size()), put(sumsBeginLate), put(page),
         put(in), put(out), put(latency), put(secondsOfCopy);
     for (const auto &[part, microbatch] : actions)
       put(part), put(microbatch);

@@ -18,7 +18,7 @@ const Plan &Planner::packed(int rung) {
   if (!r.plan) {
     r.plan = std::make_shared<Plan>(evaluateQuickly(index, {r.microbatch, r.loop}));
     r.packings.quick = r.plan->decision.arenaBytes;
-    if (isPackedWell(*r.plan))
+    if (isPackedWell(graph, *r.plan))
       r.packings.longer = r.packings.well = r.packings.quick;
   }
   return *r.plan;

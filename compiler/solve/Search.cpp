@@ -202,7 +202,7 @@ int Planner::smallestOf(const SearchOptions &options, std::vector<Size> sizes, c
     sortByBytes(ladder);
     for (int r : ladder) {
       int64_t live = rungs[r].peakLive;
-      if (smallest >= 0 && live == rungs[smallest].peakLive ? isPackedWell(bytes, live) : live >= bytes)
+      if (smallest >= 0 && live == rungs[smallest].peakLive ? isPackedWell(graph, bytes, live) : live >= bytes)
         continue;
       all.push_back(r);
       if (int64_t taken = bytesOf(r, INT64_MAX); taken < bytes)
@@ -341,7 +341,7 @@ SearchResult Planner::search(const SearchOptions &options) {
 }
 
 void Planner::packForShipping(SearchResult &result) const {
-  if (!result.feasible || isPackedWell(result.plan))
+  if (!result.feasible || isPackedWell(graph, result.plan))
     return;
   Plan plan = evaluateWell(index, result.choice);
   if (plan.error.empty() && plan.decision.arenaBytes < result.plan.decision.arenaBytes)

@@ -161,6 +161,7 @@ struct StepGraph {
   // May the sums of the main loop begin with the work that adds to them first, where the loop has one trip? Nothing of them is there before, so that
   // their bytes are free until then. Else they begin with the loop.
   bool sumsBeginLate = false;
+  int64_t page = 0; // bytes that the system hands out at once: an arena that wastes no more is packed well
   int64_t rowsOf(const Buffer &buffer) const { return buffer.rows > 0 ? buffer.rows : positions; }
   int mainLoop() const { return 2 * loops - 1; } // section
   bool inMainLoop(int kernel) const { return kernels[size_t(kernel)].section == mainLoop(); }

@@ -138,7 +138,7 @@ private:
       return over;
     SearchResult &result = answer.result;
     result.feasible = fits;
-    result.plan = fits && !isPackedWell(plan) ? evaluateWell(index, choice) : std::move(plan);
+    result.plan = fits && !isPackedWell(index.graph, plan) ? evaluateWell(index, choice) : std::move(plan);
     result.choice = std::move(choice);
     result.name = way.schedule->point.name;
     result.smallestArena = std::min(result.smallestArena, result.plan.decision.arenaBytes);

@@ -406,6 +406,7 @@ PlanProblem::PlanProblem(func::FuncOp function, const DecideOptions &options) : 
   if (step.loops.empty())
     return;
   problem = analysis::buildStepProblem(step, options.reservedBytes, options.target);
+  problem.graph.page = solve::kPage;
   // A caller that counts the micro-batches may have many; what replicas add up is there from the begin.
   problem.graph.sumsBeginLate =
       !options.callerCounts && llvm::none_of(problem.graph.kernels, [](const solve::Kernel &kernel) { return kernel.message; });

@@ -205,6 +205,32 @@ def what_is_not_needed():
             print("%s: peak %d, beside the arena %d of %d allowed, %d guessed" % (label, peak, peak - arena, allowance, guessed))
 
 
+EVALUATED = """dim B = 6 batch, I = 242
+data train = npy("x.npy", "y.npy") -> (x: f32[B, I], y: f32[B])
+model net(x: f32[B, I]) -> f32[B] {
+  use a = linear[127], b = linear[128], c = linear[1]
+  return c(tanh(b(a(x))))[.., 0]
+}
+train net on train seed 1 {
+  loss = mean[B] (net(x) - y) ^ 2
+  optimizer sgd(lr = 0.05)
+  steps 5
+}
+"""
+
+
+def evaluation_alone():
+    """Products of one example take more scratch than those of several: evaluation and prediction take the micro-batch that needs least, so that no
+    micro-batch of training compiles in fewer bytes than are named without one."""
+    program, flags = programs.source("evaluated", EVALUATED), ["--max-threads", "8"]
+    least = smallest_budget(program, flags)
+    for microbatch in (1, 2, 3, 6):
+        fixed = smallest_budget(program, [*flags, "--microbatch", str(microbatch)])
+        verdicts.expect(fixed >= least, "micro-batch %d compiles in %d bytes, and %d are named without" % (microbatch, fixed, least))
+    done = programs.compiled(program, "evaluated", *flags, "--memory-budget", str(least), allowed=(0, 1))
+    verdicts.expect(isinstance(done, pathlib.Path), "evaluation: the smallest budget that was named, %d bytes, does not compile" % least)
+
+
 WIDE = """dim B = 2 batch, D = %(columns)d
 data train = csv("t.csv", hold_out = 0.2) -> (x: f32[B, D] from (%(names)s) normalize, y: f32[B] from "y")
 data valid = csv("t.csv", hold_out = 0.2, held = true) -> (x: f32[B, D] from (%(names)s) normalize, y: f32[B] from "y")
@@ -326,6 +352,7 @@ def main():
             inside_cgroup(exe, data, options.steps, budget)
     outgrown()
     what_is_not_needed()
+    evaluation_alone()
     wide_table()
     many_replicas()
     code_of_many()

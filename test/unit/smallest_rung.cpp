@@ -174,6 +174,27 @@ static StepGraph tangle(uint64_t seed, int layers) {
   return b.g;
 }
 
+// Waste below a page is none: it is not worth the search for a better packing. The smallest budget grows by less than that, and stays the smallest.
+static void testPage(const std::string &name, StepGraph g) {
+  Case one;
+  SearchOptions options;
+  options.arenaBudget = 0;
+  const int64_t exact = Planner(g).search(options).smallestArena;
+  int coarse = 0;
+  for (int64_t page : {1024, 4096}) {
+    g.page = page;
+    SearchResult least = Planner(g).search(options);
+    expect(least.smallestArena <= exact + page, name + ": " + std::to_string(least.smallestArena) + " in pages of " +
+           std::to_string(page) + ", exactly " + std::to_string(exact));
+    coarse += !isPackedWell(StepGraph(), least.plan);
+    SearchOptions within = options;
+    within.arenaBudget = least.smallestArena;
+    SearchResult fits = Planner(g).search(within);
+    expect(fits.feasible && prove(g, fits.plan).empty(), name + ": the smallest budget is met");
+  }
+  expect(coarse > 0, name + ": a page leaves packings as they were found quickly");
+}
+
 int main() {
   testPackedInto("dense 9", denseChain(9, 8, 64));
   testPackedInto("transformer 3", transformer(3, 64, 32, 256, 8));
@@ -182,6 +203,7 @@ int main() {
   testStarts("transformer 3", transformer(3, 64, 32, 256, 8));
   testBudgets("dense 40", denseChain(40, 4096, 32));
   testBudgets("tangle", tangle(2, 26), {1.05, 1.0, 1.01});
+  testPage("tangle", tangle(3, 20));
   int deeper = 0;
   for (double times : {1.0, 1.1, 100.0}) {
     deeper += testDeeperBound("dense 40", denseChain(40, 4096, 32), times);
