@@ -281,7 +281,7 @@ double readCell(CsvReader &reader, CsvReader::End follows, int64_t expected, con
     const char *elem = field.names.size ? "has names" : field.elem == Elem::Bool ? "is bool" : "is i32";
     fail(kData, "%s: line %lld, column %lld: %s, but field `%s` %s, for which `missing = ..` does not stand; %s", file.path.text,
          (long long)line, (long long)column + 1, what.data, field.name, elem,
-         field.names.size && field.elem == Elem::I32 ? "write one of its names, or behind them a name for these cells or the word `other`, or remove the row"
+         field.names.size && field.elem == Elem::I32 ? "write one of its names, give these cells a name of their own or the word `other` behind the names, or remove the row"
          : field.names.size                          ? "write one of its names, or remove the row"
                                                      : "write a value, or remove the row");
   }

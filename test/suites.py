@@ -124,6 +124,7 @@ def quick_suites():
         python("runtime/run.py", "--only=test_workers", "--only=test_tcp", "--only=test_mpi", name="runtime/workers"),
         python("frontend/grammar_verdicts.py"),
         python("frontend/format.py"),
+        python("frontend/layers_page.py"),
         python("frontend/lsp.py"),
     ]
     suites += [Suite("unit/" + path.stem, [BUILD / "bin" / path.stem]) for path in sorted((ROOT / "test/unit").glob("*.cpp"))]
