@@ -254,7 +254,8 @@ def full_for_a_while():
     expect(tags and tags == tags[:len(set(tags))] * (len(tags) // len(set(tags))), "the records of all steps are whole: %d" % len(tags))
     for name, seen in steps.items():
         gaps = sum(b != a + 1 for a, b in zip(seen, seen[1:]))
-        expect(seen == sorted(seen) and gaps == 1, "%s: a row a step, but for one gap; %d gaps" % (name, gaps))
+        # At the limit a shorter row may fit where the one before it did not.
+        expect(seen == sorted(seen) and 1 <= gaps <= 3, "%s: a row a step, but for the gap at the limit; %d gaps" % (name, gaps))
 
 
 def best_that_is_none():
