@@ -152,7 +152,7 @@ static void checkSameData(const char *checkpoint, const List<DataMark> &then) {
          checkpoint, unknown.data);
 }
 
-static void nameOfStep(Path &path, int folder, int64_t step) {
+static void pathOfStep(Path &path, int folder, int64_t step) {
   char name[64];
   snprintf(name, sizeof name, "step-%08lld.safetensors", (long long)step);
   joinPath(path, folders[folder].text, name);
@@ -166,12 +166,16 @@ static int64_t sizeBehind(const char *name) {
   return all > 4 && strcmp(name + all - 4, ".tmp") == 0 ? all - 4 : -1; // as runs of earlier versions called it
 }
 
+// Of a name as pathOfStep makes it, with eight digits, or more if the step has them: a file of another name would not be found under that of its
+// step. -1: it is none.
 static int64_t stepOfName(const char *name) {
-  if (strncmp(name, "step-", 5) != 0 || name[5] < '0' || name[5] > '9')
+  if (strncmp(name, "step-", 5) != 0)
     return -1;
-  char *end;
-  int64_t step = strtoll(name + 5, &end, 10);
-  return strcmp(end, ".safetensors") == 0 ? step : -1;
+  const char *digits = name + 5;
+  const size_t count = strspn(digits, "0123456789");
+  if (count < 8 || count > 18 || (count > 8 && digits[0] == '0') || strcmp(digits + count, ".safetensors") != 0)
+    return -1;
+  return strtoll(digits, nullptr, 10);
 }
 
 // What a run writes into a folder of checkpoints, or into that of events, written to its end or not.
@@ -210,7 +214,7 @@ static bool save(int rule, bool pending, Path *saved, SecondName *second) {
     }
   int folder = rule >= 0 ? folderOfRule[rule] : 0;
   Path path;
-  nameOfStep(path, folder, run.step);
+  pathOfStep(path, folder, run.step);
   stateFromDevice();
   if (!makeFolders(folders[folder].text) || !writeTensorFile(path.text, everything, info, second)) {
     if (second && second->error)
@@ -300,28 +304,72 @@ struct Candidate {
   int64_t step;
   int folder;
 };
+// Those of the same step in the order of their folders.
+bool isBehind(const Candidate &a, const Candidate &b) { return a.step < b.step || (a.step == b.step && a.folder > b.folder); }
+
+// The newest checkpoints behind the one that was tried last. Folders may hold any number of them, and what is allocated is never freed: so
+// they are a few at a time, and the folders are listed again for the next ones.
 struct Candidates {
-  List<Candidate> list;
-  int folder;
-  bool cleans; // whether nobody else writes there
+  static constexpr int kMost = 64;
+  Candidate list[kMost], tried = {INT64_MAX, -1};
+  int count = 0, folder = 0; // the folder that is listed now
 };
 
 void gather(void *closure, const char *name) {
   Candidates &candidates = *static_cast<Candidates *>(closure);
-  int64_t step = stepOfName(name);
-  if (candidates.cleans && sizeBehind(name) >= 0 && isOfRun(name)) { // left behind by a run that was killed while it wrote
-    Path path;
-    joinPath(path, folders[candidates.folder].text, name);
-    unlink(path.text);
-  }
-  if (step < 0)
+  const Candidate found = {stepOfName(name), candidates.folder};
+  if (found.step < 0 || !isBehind(found, candidates.tried))
     return;
-  Candidate found = {step, candidates.folder};
-  candidates.list.add() = found;
-  for (int64_t i = candidates.list.size - 1; i > 0 && candidates.list[i - 1].step < step; --i) {
-    candidates.list[i] = candidates.list[i - 1];
-    candidates.list[i - 1] = found;
+  int at = candidates.count;
+  if (at < Candidates::kMost)
+    ++candidates.count;
+  else if (isBehind(found, candidates.list[--at]))
+    return;
+  for (; at > 0 && isBehind(candidates.list[at - 1], found); --at)
+    candidates.list[at] = candidates.list[at - 1];
+  candidates.list[at] = found;
+}
+
+// What a run left behind that was killed while it wrote.
+void removeUnfinished(void *closure, const char *name) {
+  if (sizeBehind(name) < 0 || !isOfRun(name))
+    return;
+  Path path;
+  joinPath(path, static_cast<const Path *>(closure)->text, name);
+  unlink(path.text);
+}
+
+// A folder that is not there holds nothing.
+void listCheckpoints(int folder, void (*visit)(void *, const char *), void *closure) {
+  if (!listFolder(folders[folder].text, visit, closure) && errno != ENOENT && errno != ENOTDIR)
+    fail(kData, "cannot look for checkpoints in %s: %s", folders[folder].text, strerror(errno));
+}
+
+// False: there is no further one.
+bool gatherNext(Candidates &candidates) {
+  candidates.count = 0;
+  for (candidates.folder = 0; candidates.folder < folders.size; ++candidates.folder)
+    listCheckpoints(candidates.folder, gather, &candidates);
+  return candidates.count > 0;
+}
+
+// What a checkpoint is asked for. Every candidate is read into the same lists: the last one, which is taken, leaves its answers there.
+void prepareQuestions(TensorFileInfo &questions) {
+  questions.data.reserve(marks.size);
+  for (const DataMark &mark : marks)
+    questions.data.add().field = mark.field;
+  takeNotes(questions.notes);
+  takeMeans(questions.notes);
+}
+
+void clearAnswers(TensorFileInfo &questions) {
+  for (DataMark &mark : questions.data) {
+    const char *field = mark.field;
+    mark = DataMark();
+    mark.field = field;
   }
+  for (Note &note : questions.notes)
+    note.text[0] = 0;
 }
 
 void restoreBest(const char *text) {
@@ -345,44 +393,49 @@ void restoreBest(const char *text) {
   }
 }
 
+// Whether it is sound; then its tensors and `info` are taken.
+bool loadCandidate(const Path &path, TensorList &wanted, const Taking &taking, const TensorFileInfo &questions, TensorFileInfo &info) {
+  TensorFile file;
+  Problem problem;
+  file.info = questions;
+  bool good = file.open(path.text, wanted, taking, problem);
+  Problem damage;
+  if (file.info.hash[0] && strcmp(file.info.hash, run.meta.hash) != 0 && file.verify(damage))
+    refuseProgram(path.text, file.info.notes, problem.text);
+  if (good && (file.info.step < 0 || !file.info.check[0])) {
+    problem.set("it has no position: it is no checkpoint of a training");
+    good = false;
+  }
+  if (good && file.verify(problem) && file.load(wanted, problem)) {
+    info = file.info;
+    return true;
+  }
+  warn("the checkpoint %s is passed over: %s", path.text, problem.text);
+  if (passedOver++ == 0)
+    damaged = path;
+  return false;
+}
+
 // False: there is none that can be read; `passedOver` says how many were tried. `cleans`: what was not written to its end goes. A run that trains
 // may do so, since no other one writes to its folder; who only looks at checkpoints may see one that is being written.
 bool loadNewest(TensorList &wanted, const Taking &taking, bool cleans, const char *&name, TensorFileInfo &info) {
-  Candidates candidates;
-  candidates.cleans = cleans;
   passedOver = 0;
-  for (candidates.folder = 0; candidates.folder < folders.size; ++candidates.folder)
-    if (const char *folder = folders[candidates.folder].text; !listFolder(folder, gather, &candidates) && errno != ENOENT && errno != ENOTDIR)
-      fail(kData, "cannot look for checkpoints in %s: %s", folder, strerror(errno));
-  for (const Candidate &candidate : candidates.list) {
-    Path path;
-    nameOfStep(path, candidate.folder, candidate.step);
-    TensorFile file;
-    Problem problem;
-    for (const DataMark &mark : marks)
-      file.info.data.add().field = mark.field;
-    takeNotes(file.info.notes);
-    takeMeans(file.info.notes);
-    for (Note &note : file.info.notes)
-      note.text[0] = 0;
-    bool good = file.open(path.text, wanted, taking, problem);
-    Problem damage;
-    if (file.info.hash[0] && strcmp(file.info.hash, run.meta.hash) != 0 && file.verify(damage))
-      refuseProgram(path.text, file.info.notes, problem.text);
-    if (good && (file.info.step < 0 || !file.info.check[0])) {
-      problem.set("it has no position: it is no checkpoint of a training");
-      good = false;
+  for (int folder = 0; cleans && folder < folders.size; ++folder)
+    listCheckpoints(folder, removeUnfinished, &folders[folder]);
+  TensorFileInfo questions;
+  prepareQuestions(questions);
+  Candidates candidates;
+  while (gatherNext(candidates))
+    for (int i = 0; i < candidates.count; ++i) {
+      candidates.tried = candidates.list[i];
+      Path path;
+      pathOfStep(path, candidates.tried.folder, candidates.tried.step);
+      clearAnswers(questions);
+      if (loadCandidate(path, wanted, taking, questions, info)) {
+        name = copyText(path.text, strlen(path.text));
+        return true;
+      }
     }
-    if (!good || !file.verify(problem) || !file.load(wanted, problem)) {
-      warn("the checkpoint %s is passed over: %s", path.text, problem.text);
-      if (passedOver++ == 0)
-        damaged = path;
-      continue;
-    }
-    info = file.info;
-    name = copyText(path.text, strlen(path.text));
-    return true;
-  }
   return false;
 }
 
@@ -402,7 +455,7 @@ static void deleteOld(int rule) {
     oldest.after = after;
     if (!listFolder(folders[folder].text, countSteps, &oldest) || oldest.count <= keep || oldest.step == INT64_MAX)
       return;
-    nameOfStep(path, folder, oldest.step);
+    pathOfStep(path, folder, oldest.step);
     if (unlink(path.text) == 0)
       continue;
     if (!warned)

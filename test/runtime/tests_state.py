@@ -221,6 +221,41 @@ def test_two_runs(t):
     process.communicate()
 
 
+def test_memory_of_many_checkpoints(t):
+    """However many checkpoints are passed over, and whatever else lies there: a run takes the memory that it takes without them."""
+    data = t.digits()
+    every = [
+        dict(steps=5, kind="checkpoint", dir="run", keep=100000),
+        dict(steps=10, kind="checkpoint", dir="other", keep=100000),
+    ]
+    program = t.linear(every=every)
+    peak_of = lambda out: int(re.search(r"peak memory (\d+) bytes", out)[1])
+    t.call(program, "--data", data, "--out", "a", "--steps", 30)
+    sound = content(t.path("a", "run", "step-00000030.safetensors"))
+    os.unlink(t.path("a", "final.safetensors"))
+    for folder in "run", "other":
+        os.unlink(t.path("a", folder, "step-00000030.safetensors"))
+    shutil.copytree(t.path("a"), t.path("b"))
+    code, out, err = t.call(program, "--data", data, "--out", "b", "--resume", "--steps", 35)
+    t.check(code == 0 and "resumed at step 25" in out, "it resumes", out + err)
+    alone = peak_of(out)
+    damaged = 1500
+    for folder in "run", "other":
+        for step in range(1000, 1000 + damaged):
+            programs.write(t.path("a", folder, "step-%08d.safetensors" % step), sound[:-100] if step % 100 == 0 else b"damaged")
+        for number in range(10000):
+            programs.write(t.path("a", folder, "step-%07d.safetensors" % number), b"")  # seven digits: none of ours
+    code, out, err = t.call(program, "eval", "--data", data, "--out", "a", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (12 << 20, 12 << 20)))
+    t.check(code == 0 and "parameters from a/run/step-00000025" in out, "eval keeps to its memory, too", out[-500:] + err[-500:])
+    code, out, err = t.call(program, "--data", data, "--out", "a", "--resume", "--steps", 35)
+    t.check(code == 0 and "resumed at step 25" in out, "the newest sound one is found", out + err[-500:])
+    t.check(err.count("is passed over") == 2 * damaged, "each damaged one is tried once", str(err.count("is passed over")))
+    steps = [(int(step), folder) for folder, step in re.findall(r"a/(run|other)/step-(\d+)\.safetensors is passed over", err)]
+    t.check(steps == sorted(steps, reverse=True), "the newest first, those of a step in the order of the rules")
+    t.check(peak_of(out) <= alone + (64 << 10), "a peak of %d bytes, without them %d" % (peak_of(out), alone))
+    t.check(len(checkpoints(t, "a")) == 10000 + damaged + 7, "files that are not ours stay", str(len(checkpoints(t, "a"))))
+
+
 def test_damaged_checkpoints(t):
     data = t.digits()
     program = t.linear()
