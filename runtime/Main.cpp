@@ -29,6 +29,7 @@ int main(int argc, char **argv) {
   readMeta(run.meta, cinch_meta);
   readOptions(run.options, run.meta, argc, argv);
   run.number = run.options.rank;
+  needRoomForArguments(argv);
   applySettings();
   prepareNormals(run.meta, true);
   run.horizon = run.meta.steps;

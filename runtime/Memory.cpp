@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
@@ -103,6 +104,14 @@ char *makeMirror(int64_t bytes) {
     fail(kResources, "no addresses for %lld bytes: %s", (long long)bytes, strerror(errno));
   (void)madvise(space, size, MADV_NOHUGEPAGE);
   return static_cast<char *>(space);
+}
+
+// The number of arguments stands before the pointers to them, the name of the program behind the texts of the environment.
+int64_t bytesOfArguments(char **argv) {
+  const uint64_t begin = reinterpret_cast<uint64_t>(argv - 1), name = getauxval(AT_EXECFN);
+  if (name < begin)
+    return 0;
+  return int64_t(name - begin) + int64_t(strlen(reinterpret_cast<const char *>(name))) + 1;
 }
 
 static int64_t statusBytes(const char *key) {

@@ -53,6 +53,11 @@ void shareMemory(char *const *places, int64_t count, int64_t bytes);
 // Addresses for the host's mirror of an arena that lies on a device: a page takes memory when it is first written.
 char *makeMirror(int64_t bytes);
 
+// What the kernel put on the stack before main began: arguments, environment, and the pointers to them. All of it is resident.
+int64_t bytesOfArguments(char **argv);
+// So many bytes of it are within the allowance of each worker (analysis/Target.h).
+constexpr int64_t kArgumentBytes = 256 << 10;
+
 // The peak of the resident set (VmHWM) in bytes, 0 if the kernel does not tell. `ru_maxrss` would inherit the parent's.
 int64_t peakMemory();
 int64_t residentMemory(); // now (VmRSS)

@@ -396,6 +396,7 @@ void readOptions(Options &options, const Meta &meta, int argc, char **argv) {
     first = 2;
   }
   const char *values[kFlags] = {}; // of the flags that are given
+  options.settings.reserve(argc);  // however many there are
   for (int i = first; i < argc; ++i) {
     if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
       help(meta);

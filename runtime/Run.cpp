@@ -19,6 +19,29 @@ namespace cinch::rt {
 
 Run run;
 
+// What a budget leaves free has room for them, too. A budget of a GPU is for what lies there; `info` makes no arena.
+void needRoomForArguments(char **argv) {
+  const Meta &meta = run.meta;
+  const bool together = run.options.transport == Transport::Threads;
+  if (!meta.budget || cinch_open_device || (!together && run.number >= meta.workers.size)) // a process too many is refused by joinPeers
+    return;
+  const int64_t here = together ? programWorkers() : 1;
+  const int64_t arena = run.options.command == Options::Info ? 0 : together ? meta.arenaBytes : meta.workers[run.number].bytes;
+  const int64_t free = here * (meta.budget - meta.allowance) - arena;
+  const int64_t room = here * kArgumentBytes + (free > 0 ? free : 0), taken = bytesOfArguments(argv);
+  if (taken <= room)
+    return;
+  Text mend;
+  if (together)
+    mend.add("start it without variables that it does not need: env -i PATH=\"$PATH\" %.200s ..", argv[0]);
+  else
+    mend.add("start its processes with fewer variables");
+  fail(kResources,
+       "the arguments and the environment of this process take %lld bytes, but the memory budget has room for %lld of them; %s, or compile it with a "
+       "--memory-budget of which the plan leaves %lld bytes more free",
+       (long long)taken, (long long)room, mend.data, (long long)((taken - room + here - 1) / here));
+}
+
 static const FieldSpec *fieldNamed(const DatasetSpec &spec, const char *name) {
   for (const FieldSpec &field : spec.fields)
     if (strcmp(field.name, name) == 0)

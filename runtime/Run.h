@@ -46,6 +46,8 @@ struct Run {
 };
 extern Run run;
 
+// Leaves with kResources if arguments and environment of the process take more than a budget has room for.
+void needRoomForArguments(char **argv);
 // Opens what `entry` reads of a data set (null: all of it), unless it is open, and checks its values. Leaves with kData
 // if the data set lacks some of it, or something is wrong with the files.
 const Dataset &openData(int index, const Entry *entry);

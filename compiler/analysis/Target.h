@@ -20,7 +20,8 @@ struct Cpu {
   // What they reach together: as measured, or the built-in model. (Cost.cpp)
   MachineRates rates() const;
   // Bytes of the process beside its arena if the binary and the description in it have so many: in steps of kAllowanceStep, with a reserve and
-  // what the stack of each thread touches. test/execute/budget.py measures it.
+  // what the stack of each thread touches. test/execute/budget.py measures it. Half of the reserve is for the arguments and the environment of the
+  // process, of which the runtime grants so many bytes (rt::kArgumentBytes).
   static constexpr int64_t kAllowanceStep = 64 << 10;
   int64_t allowance(int64_t binaryBytes) const {
     constexpr int64_t kReserve = 512 << 10, kThread = 32 << 10;

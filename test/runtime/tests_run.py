@@ -422,6 +422,34 @@ def test_budget_warning(t):
     t.refused(5, ["arena"], huge, "--data", data, "--out", "huge", "--steps", 2)
 
 
+def test_arguments_within_the_budget(t):
+    """Arguments and environment lie in the process: more of them than a budget has room for are refused, before the peak is above it for long."""
+    data = t.digits()
+    words = lambda out: ["--data", data, "--out", out, "--steps", 2]
+    large = dict(os.environ, **{"V%d" % i: "a" * 120000 for i in range(10)})
+    medium = dict(os.environ, V="a" * 120000)
+    code, out, err = t.call(t.linear(), *words("none"), env=large)
+    t.check(code == 0 and "warning" not in err, "without a budget nothing is refused", err)
+    arena, allowance = map(int, re.search(r"arena (\d+), allowance (\d+)", out).groups())
+    tight, wide = t.linear(budget=arena + allowance), t.linear(budget=arena + allowance + (1 << 20))
+    for command in ((), ("eval",), ("info",)):
+        arguments = [] if command == ("info",) else words("tight")[: 4 if command else 6]
+        code, out, err = t.call(tight, *command, *arguments, env=large)
+        t.check(code == 5 and out == "", "%s: refused" % (command,), out + err)
+        found = re.search(r"take (\d+) bytes, but the memory budget has room for (\d+) of them; .*env -i PATH=.* leaves (\d+) bytes more free", err)
+        t.check(found and 1200000 < int(found[1]) < 1300000 and int(found[1]) == int(found[2]) + int(found[3]), "it says how many", err)
+    t.check(not os.path.exists(t.path("tight")), "nothing was written")
+    arguments = ["--set=seed=1"] * 20000
+    t.refused(5, ["the arguments and the environment", "room for 262144"], tight, *words("tight"), *arguments)
+    code, out, err = t.call(tight, *words("tight"), env=medium)
+    t.check(code == 0, "what the allowance grants", err)
+    for name, environment, more in (("environment", large, []), ("arguments", None, arguments)):
+        code, out, err = t.call(wide, *words(name), *more, env=environment)
+        t.check(code == 0, name + ": what a budget leaves free counts", err)
+    peaks = [int(re.search(r"peak memory (\d+)", t.call(wide, *words("few"), *more)[1])[1]) for more in ([], arguments)]
+    t.check(peaks[1] - peaks[0] < 750 << 10, "arguments are not copied", str(peaks))
+
+
 def test_mean_loss(t):
     data = t.digits()
     for steps, out in ((1, "each"), (7, "some")):
