@@ -292,7 +292,7 @@ def others(data):
                         "other names: " + said)
     (data / "w.csv").write_text((data / "w.csv").read_text().replace("off", "of", 1))
     said = call("train", allowed=(3,))
-    verdicts.expect("`of` is none of the names of field `flag`: off, on\n" in said, said)
+    verdicts.expect("`of` is none of the names of field `flag`: `off`, `on`\n" in said, said)
 
 
 GAPS = """
