@@ -101,20 +101,15 @@ void Elaborator::warnOfOtherValues(int dataset) {
   if (dataset == program.train.dataset)
     return;
   const Dataset &ours = program.datasets[program.train.dataset], &other = program.datasets[dataset];
-  for (size_t i = 0; i < ours.fields.size(); ++i)
-    if (ours.fields[i].scale != other.fields[i].scale)
+  for (size_t i = 0; i < ours.fields.size(); ++i) {
+    const cinch::Field &a = ours.fields[i], &b = other.fields[i];
+    const char *differs = a.scale != b.scale ? "has another `scale`" : a.at != b.at ? "is another part of a window" : nullptr;
+    if (differs)
       diags
-          .warning(Code::W0103, other.fields[i].span,
-                   "`" + other.fields[i].name + "` has another `scale` in `" + other.name + "`, which is evaluated, than in `" + ours.name +
-                       "`, which is trained on")
-          .label(ours.fields[i].span, "trained on");
-  for (size_t i = 0; i < ours.fields.size(); ++i)
-    if (ours.fields[i].at != other.fields[i].at)
-      diags
-          .warning(Code::W0103, other.fields[i].span,
-                   "`" + other.fields[i].name + "` is another part of a window in `" + other.name + "`, which is evaluated, than in `" + ours.name +
-                       "`, which is trained on")
-          .label(ours.fields[i].span, "trained on");
+          .warning(Code::W0103, b.span, "`" + b.name + "` " + differs + " in `" + other.name + "`, which is evaluated, than in `" + ours.name +
+                                            "`, which is trained on")
+          .label(a.span, "trained on");
+  }
   if (ours.source == other.source && ours.files == other.files && (ours.holdOut > 0 || other.holdOut > 0) && shareRows(ours, other))
     diags
         .warning(Code::W0103, optionSpan(other, other.holdOut > 0 ? "hold_out" : "file"),
