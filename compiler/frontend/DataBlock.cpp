@@ -385,8 +385,8 @@ private:
     if (!inWindows())
       report(Code::E0601, modifier.span, "`at` is for windows of rows: it says with which row of a window the field begins")
           .help(hasRows() ? "write `window = n` behind the file" : "");
-    else if (at && (!at->integer() || *at->integer() < 0))
-      report(Code::E0603, modifier.span, "`at` is the number of a row, 0 or more, but this is " + e.sizeText(*at));
+    else if (at && (!at->integer() || *at->integer() < 0 || *at->integer() > INT32_MAX))
+      report(Code::E0603, modifier.span, "`at` is the number of a row, from 0 to " + std::to_string(INT32_MAX) + ", but this is " + e.sizeText(*at));
     else if (at)
       field.at = *at->integer();
   }
