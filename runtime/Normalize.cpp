@@ -108,6 +108,9 @@ void findNormals(const Dataset &trained) {
       });
       for (int64_t column = 0; column < file.columns; ++column) {
         double deviation = __builtin_sqrt(normal.deviation[column] / numbersOf(column));
+        if (!__builtin_isfinite(deviation)) // nor is it where the mean is not
+          fail(kData, "data `%s`: the values of field `%s`, column %lld, are too large to be normalized: the sum of their squares is beyond f64; save them in "
+                      "another unit", trained.spec->name, normal.field, (long long)column);
         normal.deviation[column] = constant[column] || !(deviation > 0) ? 1 : deviation;
       }
     }

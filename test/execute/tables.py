@@ -216,6 +216,25 @@ def normalized_arrays(data):
     verdicts.expect(ended.returncode == 3 and "example 13, value 1" in ended.stderr, "a value that is no number: " + ended.stderr)
 
 
+def beyond(data):
+    """Values of f64 whose squares, or whose sum, are beyond it have no deviation: that is said before a step is made."""
+    text = """dim B = 2 batch, C = 2
+data train = npy("beyond.npy") -> (x: f32[B, C] normalize)
+model net(x: f32[B, C]) -> f32[B] { use l = linear[1]; return l(x)[.., 0] }
+train net on train seed 1 {
+  loss = mean[B] net(x) ^ 2
+  optimizer sgd(lr = 0.1)
+  precision f64
+  steps 2
+}
+"""
+    exe, out = programs.compiled(programs.source("beyond", text), "beyond"), programs.FOLDER / "out-beyond"
+    for large in (1e200, 1.7e308):
+        np.save(data / "beyond.npy", np.stack([np.arange(6.0), np.where(np.arange(6) % 2, large, large / 3)], 1))
+        said = programs.call([exe, "--data", data, "--out", out], allowed=(3,)).stdout
+        verdicts.expect("field `x`, column 1, are too large to be normalized" in said and not (out / "final.safetensors").exists(), said)
+
+
 def weighted(data):
     """Classes that weigh more, as nn.CrossEntropyLoss(weight = ..) has it: a weighted mean."""
     rng = np.random.default_rng(3)
@@ -518,6 +537,7 @@ def main():
     from_other_data(data)
     compressed(data)
     normalized_arrays(data)
+    beyond(data)
     weighted(data)
     others(data)
     windows(data)
