@@ -206,8 +206,8 @@ static void takeRows(FieldFile &file, const DatasetSpec &spec, const FieldSpec &
   const int64_t late = int64_t(spec.holdOut * double(file.rows) + 0.5), early = file.rows - late;
   file.firstRow = spec.held ? early : 0;
   file.rows = spec.held ? late : early;
-  if (file.rows < span)
-    fail(kData, "%s: %lld rows%s are fewer than one window of %lld", file.path.text, (long long)file.rows,
+  if (file.rows < span) // what is read of a table is a file of ours
+    fail(kData, "%s: %lld rows%s are fewer than one window of %lld", strcmp(spec.source, "csv") == 0 ? spec.files[0] : file.path.text, (long long)file.rows,
          spec.holdOut <= 0 ? "" : spec.held ? " that are held out" : " that are not held out", (long long)span);
   file.dataOffset += file.firstRow * step;
   file.dataEnd = file.dataOffset + file.rows * step;

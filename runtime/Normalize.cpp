@@ -85,7 +85,7 @@ static const double *countNumbers(const FieldFile &file, const DatasetSpec &spec
   for (int64_t column = 0; column < file.columns; ++column)
     if (counts[column] == 0)
       fail(kData, "%s: no row of data `%s` has a number in the column `%s` of field `%s`, so there is no mean that its cells could count as; take the column out",
-           file.path.text, spec.name, field.from[column], field.name);
+           spec.files[0], spec.name, field.from[column], field.name);
   return counts;
 }
 
