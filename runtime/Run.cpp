@@ -98,11 +98,12 @@ Text resultsWithout(const char *field) {
   const Entry *predict = run.options.command == Options::Predict ? run.meta.entry("predict") : nullptr;
   for (int64_t i = 0; predict && i < predict->results.size; ++i) {
     const EntryValue &result = predict->results[i];
-    bool needs = !result.written;
+    bool needs = !result.written, reads = false; // what reads nothing takes all fields, to count the examples
     for (const EntryField &read : predict->fields)
       for (const char *name : read.neededBy)
-        needs |= strcmp(trained.fields[read.index].name, field) == 0 && strcmp(name, result.name) == 0;
-    if (!needs)
+        if (strcmp(name, result.name) == 0)
+          reads = true, needs |= strcmp(trained.fields[read.index].name, field) == 0;
+    if (!needs && reads)
       names.add("%s%s", names.size ? "," : "", result.name);
   }
   return names;
