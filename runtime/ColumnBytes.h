@@ -1,5 +1,5 @@
-// ColumnBytes.h: the bytes beside the arena that a program of tables takes for their columns. The compiler counts them in the allowance, the runtime
-// takes no more (Meta, DatasetCsv, Normalize; PeersDrive and PeersServe where each worker has a process).
+// ColumnBytes.h: the bytes beside the arena that a program takes for the columns of tables, and for rows that are held out. The compiler counts them in the allowance, the runtime
+// takes no more (Meta, DatasetCsv, Normalize, OwnRows; PeersDrive and PeersServe where each worker has a process).
 #ifndef CINCH_RUNTIME_COLUMNBYTES_H
 #define CINCH_RUNTIME_COLUMNBYTES_H
 #include <stdint.h>
@@ -17,6 +17,8 @@ constexpr int64_t kNormalBytes = 2 * 8 + 1;
 constexpr int64_t kCountBytes = 8;
 // Of mean and deviation on their way between processes: twice on each side.
 constexpr int64_t kToldBytes = 2 * 2 * 8;
+// Of a data set whose rows are drawn where they lie (OwnRows.h).
+constexpr int64_t kOwnRowsBytes = 1030 * 8;
 
 } // namespace cinch::rt
 #endif

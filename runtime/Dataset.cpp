@@ -3,9 +3,11 @@
 #include "runtime/Dataset.h"
 #include "runtime/Normalize.h"
 #include "runtime/Output.h"
+#include "runtime/OwnRows.h"
 #include "runtime/Random.h"
 #include "runtime/Run.h"
 #include <errno.h>
+#include <new>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -216,6 +218,20 @@ static void takeRows(FieldFile &file, const DatasetSpec &spec, const FieldSpec &
   file.examples = (file.rows - span) / spec.stride + 1;
 }
 
+// Examples are the rows that the files have, or those of them that are drawn. What is read of a table has those only.
+void takeExamples(Dataset &dataset, int64_t rows) {
+  dataset.examples = rows;
+  const DatasetSpec &spec = *dataset.spec;
+  if (!spec.drawsRows() || strcmp(spec.source, "csv") == 0)
+    return;
+  if (!dataset.own)
+    dataset.own = new (allocate(sizeof(OwnRows))) OwnRows(spec, rows);
+  dataset.examples = dataset.own->count();
+  if (dataset.examples == 0)
+    fail(kData, "data `%s`: of the %lld examples in %s %s held out; choose another hold_out or hold_seed", spec.name, (long long)rows, spec.files[0],
+         spec.held ? "none is" : "all are");
+}
+
 static void openWindows(FieldFile &file, const DatasetSpec &spec, bool tokens) {
   int64_t unit = tokens ? spec.tokenBits / 8 : 1;
   file.raw = !tokens ? RawType::U8 : spec.tokenBits == 32 ? RawType::U32 : RawType::U16;
@@ -227,9 +243,15 @@ static void openWindows(FieldFile &file, const DatasetSpec &spec, bool tokens) {
   if (bytes % unit)
     fail(kData, "%s: %lld bytes of tokens are no multiple of %lld; is it a file of u%lld?", file.path.text,
          (long long)bytes, (long long)unit, (long long)spec.tokenBits);
+  if (spec.holdOut > 0) { // the end of each file
+    const int64_t late = int64_t(spec.holdOut * double(length) + 0.5), early = length - late;
+    file.dataOffset += spec.held ? early * unit : 0;
+    length = spec.held ? late : early;
+    file.dataEnd = file.dataOffset + length * unit;
+  }
   if (length < spec.window)
-    fail(kData, "%s: %lld %s are fewer than one window of %lld", file.path.text, (long long)length,
-         tokens ? "tokens" : "bytes", (long long)spec.window);
+    fail(kData, "%s: %lld %s%s are fewer than one window of %lld", file.path.text, (long long)length, tokens ? "tokens" : "bytes",
+         spec.holdOut <= 0 ? "" : spec.held ? " that are held out" : " that are not held out", (long long)spec.window);
   file.count = spec.window;
   file.exampleStep = spec.stride * unit;
   file.examples = file.here = (length - spec.window) / spec.stride + 1;
@@ -346,7 +368,8 @@ void openField(Dataset &dataset, int number, const char *folder, const char *out
   }
   if (dataset.counted < 0) {
     dataset.counted = number;
-    dataset.examples = file.examples;
+    if (file.examples > 0)
+      takeExamples(dataset, file.examples);
   }
   const FieldFile &counted = dataset.fields[dataset.counted];
   if (file.firstRow >= 0 && file.rows != counted.rows)
@@ -361,6 +384,8 @@ void openField(Dataset &dataset, int number, const char *folder, const char *out
 }
 
 bool readExample(const Dataset &dataset, int field, int64_t example, Elem elem, char *into) {
+  if (dataset.own)
+    example = dataset.own->rowOf(example);
   const FieldFile &file = fileOf(dataset.fields[field], example);
   const FieldSpec &spec = dataset.spec->fields[field];
   alignas(8) char buffer[16384];

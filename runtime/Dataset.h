@@ -57,12 +57,15 @@ inline const FieldFile &fileOf(const FieldFile &first, int64_t &example) {
 // Whether all fields lie in each of its files, which are read one behind the other: records and windows.
 bool takesFilesInOrder(const DatasetSpec &);
 
+class OwnRows;
+
 struct Dataset {
   const DatasetSpec *spec = nullptr;
   int64_t examples = 0;
   FieldFile *fields = nullptr; // one a field of the spec
   int counted = -1;            // the field that `examples` was taken from: the first that was opened
   int64_t span = 0;            // windows of rows: how many rows an example reaches over
+  const OwnRows *own = nullptr; // the rows of the files that are its examples; null: all of them are
   int *fieldOf = nullptr;      // one a field of the data set that the program trains on: ours of that name, or -1
 };
 
@@ -72,6 +75,8 @@ void beginDataset(Dataset &, const DatasetSpec &, const DatasetSpec &trained, co
 // Opens the file of a field under `folder`, unless it is open: checks header, shape and length, and every value. Leaves
 // with kData if something is wrong. `out` is where a csv file's values are kept in binary form.
 void openField(Dataset &, int field, const char *folder, const char *out);
+// How many examples there are, where the files have so many rows.
+void takeExamples(Dataset &, int64_t rows);
 // Reads every value once (ranges, finite numbers), unless `out`/data-checked.txt says that this was done with the same
 // file; takes their checksum. Nothing is remembered where there is no folder `out`.
 void checkValues(Dataset &, int field, const char *out);

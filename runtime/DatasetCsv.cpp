@@ -4,6 +4,7 @@
 #include "runtime/ColumnBytes.h"
 #include "runtime/DatasetKept.h"
 #include "runtime/Output.h"
+#include "runtime/OwnRows.h"
 #include "runtime/Random.h"
 #include "runtime/Run.h"
 #include <errno.h>
@@ -303,19 +304,13 @@ double readCell(CsvReader &reader, CsvReader::End follows, int64_t expected, con
   return value;
 }
 
-// Whether a row is one of those held out: a draw of its own for each, whatever else is in the file. Windows are cut from all rows.
-bool drawsRows(const DatasetSpec &spec) { return spec.holdOut > 0 && !spec.ofRows(); }
-bool isHeld(const DatasetSpec &spec, uint64_t key, int64_t row) {
-  return double(mix64(key + uint64_t(row) * 0x9e3779b97f4a7c15u) >> 11) * 0x1p-53 < spec.holdOut;
-}
-
 // Writes the rows behind the head of `into`; one is there at least.
 void convertRows(const DatasetSpec &spec, const FieldSpec &field, const FieldFile &file, const Columns &columns, AtomicFile &into) {
   static double buffer[4096];
   CsvReader reader(file, spec.separator[0]);
   double *row = allocateArray<double>(columns.count);
   int64_t rows = 0, used = 0, inFile = 0;
-  uint64_t key = streamKey(uint64_t(spec.holdSeed), "hold_out");
+  const RowDraw draw(spec);
   auto flush = [&] {
     if (!writeAll(into.fd, buffer, size_t(used) * 8))
       fail(kResources, "cannot write %s: %s", into.temporary.text, strerror(errno));
@@ -326,7 +321,7 @@ void convertRows(const DatasetSpec &spec, const FieldSpec &field, const FieldFil
       continue;
   for (;;) {
     int64_t line = reader.line, column = 0, next = 0; // next: in `order`
-    bool ours = !drawsRows(spec) || isHeld(spec, key, inFile) == spec.held;
+    const bool ours = !spec.drawsRows() || draw.owns(inFile);
     CsvReader::End end;
     do {
       end = reader.next();
@@ -404,7 +399,7 @@ void openCsv(Dataset &dataset, int number, const char *folder, const char *out) 
     asked.add(" missing %s", exact(missing, spec.missing, false));
   if (takesMean(spec, field))
     asked.add(" missing mean");
-  if (drawsRows(spec))
+  if (spec.drawsRows())
     asked.add(" hold %s %lld %d", exact(missing, spec.holdOut, false), (long long)spec.holdSeed, spec.held);
   uint64_t hash = hashText(asked.data);
   for (const char *text : field.from)

@@ -362,6 +362,8 @@ static void checkOneFile(const DatasetSpec &spec, const FieldSpec &field, FieldF
             (long long)file.count, (long long)file.exampleStep);
   if (file.firstRow >= 0)
     asked.add(" rows %lld", (long long)file.rows);
+  else if (windows && spec.holdOut > 0)
+    asked.add(" to %lld", (long long)file.dataEnd);
   if (file.gaps)
     asked.add(" gaps");
   uint64_t hash = hashText(asked.data);

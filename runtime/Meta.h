@@ -82,13 +82,14 @@ struct DatasetSpec {
   double missing = 0; // csv: what a cell without a number counts as
   List<const char *> files;
   int64_t window = 0, stride = 1, header = 0, tokenBits = 16;
-  double holdOut = 0; // so many of the rows are held out, drawn with holdSeed, in windows of rows the last ones; held: this set has those
+  double holdOut = 0; // so many of the rows are held out, drawn with holdSeed, in windows the last ones; held: this set has those
   int64_t holdSeed = 0;
   bool held = false;
   bool shuffle = true;
   List<FieldSpec> fields;
 
   bool ofRows() const; // an example is `window` rows of the file that follow one another, and the first axis of a field counts its rows
+  bool drawsRows() const { return holdOut > 0 && window == 0; } // which rows are held out
   Shape shapeOfRow(const FieldSpec &) const; // what one row of the file has of a field
 };
 

@@ -2,6 +2,7 @@
 #include "runtime/Normalize.h"
 #include "runtime/ColumnBytes.h"
 #include "runtime/Output.h"
+#include "runtime/OwnRows.h"
 #include <string.h>
 
 namespace cinch::rt {
@@ -42,17 +43,30 @@ const Normal *normalOf(const char *field) {
   return nullptr;
 }
 
-// Adds up f(value, column) over the rows of a file, in each column those that have a number there.
-template <typename Function> static void addRows(const FieldFile &file, double *sums, Function f) {
+// The rows of a file that are trained on.
+namespace {
+struct Rows {
+  const FieldFile &file;
+  const OwnRows *own; // null: all of them
+  int64_t count() const { return own ? own->count() : file.rows; }
+};
+} // namespace
+
+// Adds up f(value, column) over the rows, in each column those that have a number there.
+template <typename Function> static void addRows(const Rows &rows, double *sums, Function f) {
+  const FieldFile &file = rows.file;
   double buffer[256];
   for (int64_t column = 0; column < file.columns; ++column)
     sums[column] = 0;
-  int64_t total = file.rows * file.columns;
-  for (int64_t done = 0, column = 0; done < total;) {
+  const int64_t total = file.rows * file.columns;
+  bool counts = true;
+  for (int64_t done = 0, row = 0, column = 0; done < total;) {
     int64_t now = total - done < 256 ? total - done : 256;
     readReals(file, done, now, buffer);
     for (int64_t i = 0; i < now; ++i) {
-      if (!isGap(file, buffer[i]))
+      if (column == 0)
+        counts = !rows.own || rows.own->owns(row++);
+      if (counts && !isGap(file, buffer[i]))
         sums[column] += f(buffer[i], column);
       column = column + 1 == file.columns ? 0 : column + 1;
     }
@@ -61,12 +75,13 @@ template <typename Function> static void addRows(const FieldFile &file, double *
 }
 
 // Whether all rows hold the same value in a column. Its mean is rounded, so that its deviation would be the rounding error instead of 0.
-static const bool *constantColumns(const FieldFile &file, const Normal &normal) {
+static const bool *constantColumns(const Rows &rows, const Normal &normal) {
+  const FieldFile &file = rows.file;
   double *first = normal.mean, *others = normal.deviation; // rows that hold another value; both are found anew behind this
   bool *constant = allocateArray<bool>(file.columns);
   for (int64_t column = 0; column < file.columns; ++column)
     first[column] = __builtin_nan(""); // which no number is
-  addRows(file, others, [&](double value, int64_t column) {
+  addRows(rows, others, [&](double value, int64_t column) {
     if (first[column] != first[column])
       first[column] = value;
     return value == first[column] ? 0.0 : 1.0;
@@ -77,11 +92,12 @@ static const bool *constantColumns(const FieldFile &file, const Normal &normal) 
 }
 
 // How many numbers each column has; null: one in each row.
-static const double *countNumbers(const FieldFile &file, const DatasetSpec &spec, const FieldSpec &field) {
+static const double *countNumbers(const Rows &rows, const DatasetSpec &spec, const FieldSpec &field) {
+  const FieldFile &file = rows.file;
   if (!file.gaps)
     return nullptr;
   double *counts = allocateArray<double>(file.columns);
-  addRows(file, counts, [](double, int64_t) { return 1.0; });
+  addRows(rows, counts, [](double, int64_t) { return 1.0; });
   for (int64_t column = 0; column < file.columns; ++column)
     if (counts[column] == 0)
       fail(kData, "%s: no row of data `%s` has a number in the column `%s` of field `%s`, so there is no mean that its cells could count as; take the column out",
@@ -96,13 +112,14 @@ void findNormals(const Dataset &trained) {
         continue;
       normal.found = true;
       const FieldFile &file = trained.fields[i];
-      const bool *constant = constantColumns(file, normal);
-      const double *counts = countNumbers(file, *trained.spec, trained.spec->fields[i]);
-      auto numbersOf = [&](int64_t column) { return counts ? counts[column] : double(file.rows); };
-      addRows(file, normal.mean, [](double value, int64_t) { return value; });
+      const Rows rows = {file, trained.own};
+      const bool *constant = constantColumns(rows, normal);
+      const double *counts = countNumbers(rows, *trained.spec, trained.spec->fields[i]);
+      auto numbersOf = [&](int64_t column) { return counts ? counts[column] : double(rows.count()); };
+      addRows(rows, normal.mean, [](double value, int64_t) { return value; });
       for (int64_t column = 0; column < file.columns; ++column)
         normal.mean[column] /= numbersOf(column);
-      addRows(file, normal.deviation, [&](double value, int64_t column) {
+      addRows(rows, normal.deviation, [&](double value, int64_t column) {
         double d = value - normal.mean[column];
         return d * d;
       });

@@ -63,7 +63,7 @@ void mergeReports(Dataset &data, const FieldReport *all, int64_t fields) {
     file.crc = known.crc;
   }
   if (counter >= 0)
-    data.examples = all[counter].examples;
+    takeExamples(data, all[counter].examples);
 }
 
 void openDataEverywhere(int dataset, const Entry *entry) {

@@ -16,13 +16,13 @@ static std::vector<std::string> optionsOf(Dataset::Source source) {
   case Dataset::Csv:
     return {"shuffle", "header", "separator", "missing", "hold_out", "hold_seed", "held", "window", "stride"};
   case Dataset::Text:
-    return {"shuffle", "window", "stride"};
+    return {"shuffle", "window", "stride", "hold_out", "hold_seed", "held"};
   case Dataset::Tokens:
-    return {"shuffle", "window", "stride", "header"};
+    return {"shuffle", "window", "stride", "header", "hold_out", "hold_seed", "held"};
   case Dataset::Records:
-    return {"shuffle", "header"};
+    return {"shuffle", "header", "hold_out", "hold_seed", "held"};
   default: // arrays
-    return {"shuffle", "window", "stride", "hold_out", "held"};
+    return {"shuffle", "window", "stride", "hold_out", "hold_seed", "held"};
   }
 }
 
@@ -231,18 +231,16 @@ private:
         return &arg;
     return nullptr;
   }
-  // Which rows are held out is drawn for a table's, and in windows they are the last.
+  // Which examples are held out is drawn, but of windows the last are.
   void checkHeldOut() {
     for (const char *name : {"hold_seed", "held"})
       if (const Arg *arg = given.count("hold_out") ? nullptr : argNamed(name))
         report(Code::E0604, arg->name.span, "`" + arg->name.text + "` needs `hold_out = ..` beside it")
             .help("hold_out = 0.1 on both data sets, and held = true on the one that takes the rows held out");
-    if (const Arg *seed = given.count("window") ? argNamed("hold_seed") : nullptr)
-      report(Code::E0604, seed->name.span, "`hold_seed` draws rows, but of windows the last rows are held out")
+    if (const Arg *seed = given.count("window") || isText() ? argNamed("hold_seed") : nullptr)
+      report(Code::E0604, seed->name.span,
+             std::string("`hold_seed` draws examples, but of windows ") + (isText() ? "the end of each file is" : "the last rows are") + " held out")
           .help("leave hold_seed out: no window of the training may reach into what comes later");
-    if (const Arg *held = hasRows() && data.source != Dataset::Csv && !given.count("window") ? argNamed("hold_out") : nullptr)
-      report(Code::E0604, held->name.span, "`hold_out` of " + sourceText() + " needs `window = ..` beside it: it takes the end of a series")
-          .help("rows that are drawn are held out of csv only; of arrays, save two files");
   }
 
   void checkMean() {

@@ -89,8 +89,9 @@ Span Elaborator::optionSpan(const Dataset &data, const char *option) const {
 
 // Whether both take a row of the same file: which rows are held out is a draw for each row with `hold_seed`, compared with `hold_out`; of windows the
 // last ones are.
+static bool drawsRows(const Dataset &data) { return data.window == 0; }
 static bool shareRows(const Dataset &a, const Dataset &b) {
-  if (a.holdOut > 0 && b.holdOut > 0 && (a.holdSeed != b.holdSeed || a.ofRows() != b.ofRows()))
+  if (a.holdOut > 0 && b.holdOut > 0 && (a.holdSeed != b.holdSeed || drawsRows(a) != drawsRows(b)))
     return true;
   double beginA = a.held ? 0 : a.holdOut, endA = a.held ? a.holdOut : 1, beginB = b.held ? 0 : b.holdOut, endB = b.held ? b.holdOut : 1;
   return beginA < endB && beginB < endA;
@@ -116,7 +117,7 @@ void Elaborator::warnOfOtherValues(int dataset) {
                  "`" + other.name + "`, which is evaluated, has rows that `" + ours.name + "` is trained on: both read \"" + ours.files[0] +
                      "\", and what they hold out differs")
         .label(optionSpan(ours, ours.holdOut > 0 ? "hold_out" : "file"), "trained on")
-        .help(ours.ofRows() ? "give both the same hold_out, and one of them held = true"
+        .help(!drawsRows(ours) ? "give both the same hold_out, and one of them held = true"
                             : "give both the same hold_out and hold_seed, and one of them held = true");
   if (ours.source != Dataset::Csv || other.source != Dataset::Csv)
     return;

@@ -39,7 +39,7 @@ struct CompileOptions {
   bool onlyFits = false;    // of several workers: only whether they fit the budget is asked
   bool tradeOff = false;    // the curve of budget against time is wanted
   bool bound = false;       // the bound on the time of the step's plan is wanted
-  bool leanest = false;     // of one worker: the smallest plan of all, whatever its time
+  std::optional<int64_t> leanestIn; // of one worker: the smallest plan of all, as the search in an arena of so many bytes, where nothing fits, finds it
   int64_t granted = 0;      // bytes beside the arena beyond what is guessed; negative: fewer
   std::string planCache;    // folder of found plans; "": none
   std::string kernelCache;  // folder of objects; "": none
@@ -55,6 +55,7 @@ struct EntryPlan {
   DecideOutcome outcome;
   int64_t arenaBytes = 0;
   int worker = 0;
+  int64_t persistentBytes = 0; // parameters and state; from `decide` on
 };
 
 // How several workers share a step. The whole arena holds theirs one behind the other; behind what its plans need, a worker has the
@@ -121,10 +122,12 @@ public:
   int64_t columnBytes() const;
   int64_t allowance() const;
   int64_t allowanceOfSeveral() const; // at least, of a program of one worker, if it were divided among several
-  // Bytes of allowance that are missing if the executable has so many bytes; <= 0: none.
-  int64_t outgrownBy(int64_t fileBytes);
-  // Of those that are left over (-outgrownBy), how many the plan may have, if they are worth planning anew: of one worker's program.
+  // Bytes of the allowance that an executable of so many bytes leaves over; < 0: so many are missing.
+  int64_t leftOverBy(int64_t fileBytes) const;
+  // Of those that are left over, how many the plan may have, if they are worth planning anew: of one worker's program.
   int64_t spareOf(int64_t leftOver) const;
+  // The allowance is what the executable of the smallest plan needs: from here on the smallest budget is one that has been measured.
+  void giveBack(int64_t leftOver) { options.granted -= leftOver; }
   // Until the plan is applied: without the budget the step may be faster.
   bool isLimited() const;
   int64_t arenaBytes() const;
@@ -136,7 +139,6 @@ public:
   int64_t budgetBound() const;
   std::vector<std::string> summary() const; // the plan in a few lines
   int64_t persistentBytes() const;
-  int64_t persistentBytes(const EntryPlan &) const; // those of one worker
   static int64_t persistentBytes(mlir::func::FuncOp);
   const analysis::Target &machine() const { return options.target; }
 
@@ -155,6 +157,7 @@ public:
   std::string assembled;         // likewise: whether there is machine code, too, in a line; "": nothing was tried
 
 private:
+  bool decideEntries();
   bool runPasses(llvm::function_ref<void(mlir::OpPassManager &)> onFunctions);
   bool generateDeviceCode();
   bool verify(Phase phase);

@@ -53,10 +53,12 @@ void Compilation::countOperations(StringRef step) {
   });
 }
 
-// What the host holds of the columns of tables beside the arena.
+// What the host holds of the columns of tables, and of rows that are held out, beside the arena.
 int64_t Compilation::columnBytes() const {
   int64_t bytes = 0;
-  for (const Dataset &dataset : program.datasets)
+  for (const Dataset &dataset : program.datasets) {
+    if (dataset.holdOut > 0 && dataset.window == 0 && dataset.source != Dataset::Csv)
+      bytes += rt::kOwnRowsBytes;
     for (const Field &field : dataset.fields) {
       const bool trained = &dataset == &program.datasets[program.train.dataset];
       const int64_t found = rt::kNormalBytes + (dataset.missingMean ? rt::kCountBytes : 0);
@@ -72,6 +74,7 @@ int64_t Compilation::columnBytes() const {
       }
       bytes += int64_t(field.from.size()) * (rt::kReadBytes + normal);
     }
+  }
   return bytes;
 }
 
@@ -103,12 +106,8 @@ int64_t Compilation::persistentBytes() const {
   int64_t bytes = 0;
   for (const EntryPlan &entry : entries)
     if (entry.name == "train")
-      bytes += persistentBytes(entry);
+      bytes += entry.persistentBytes;
   return bytes;
-}
-
-int64_t Compilation::persistentBytes(const EntryPlan &entry) const {
-  return persistentBytes(mlir::ModuleOp(module.get()).lookupSymbol<func::FuncOp>(entry.function));
 }
 
 int64_t Compilation::persistentBytes(func::FuncOp function) {
@@ -143,11 +142,10 @@ int64_t Compilation::budgetBound() const {
   return entries.front().outcome.result.bound + allowance();
 }
 
-int64_t Compilation::outgrownBy(int64_t fileBytes) {
+int64_t Compilation::leftOverBy(int64_t fileBytes) const {
   if (options.target.isDevice())
     return 0;
-  int64_t missing = options.target.allowance(fileBytes + metadataBytes + columnBytes()) + options.transportReserve - allowance();
-  return missing > 0 ? missing + analysis::Cpu::kAllowanceStep : missing; // the binary of another plan may be a little larger
+  return allowance() - options.target.allowance(fileBytes + metadataBytes + columnBytes()) - options.transportReserve;
 }
 
 bool Compilation::isLimited() const {

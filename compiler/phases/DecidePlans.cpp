@@ -11,6 +11,15 @@ using namespace mlir;
 namespace cinch {
 
 bool Compilation::decide() {
+  if (!decideEntries())
+    return false;
+  for (EntryPlan &entry : entries)
+    if (func::FuncOp function = functionOf(entry))
+      entry.persistentBytes = persistentBytes(function);
+  return true;
+}
+
+bool Compilation::decideEntries() {
   if (refused)
     return true;
   solve::Strategy strategy;
@@ -36,7 +45,7 @@ bool Compilation::decide() {
 
   EntryPlan step{"train", nn::kTrainName.str(), {}, 0, 0};
   DecideOptions forTrain = base;
-  forTrain.search.arenaBudget = options.leanest && room ? std::optional<int64_t>(0) : room;
+  forTrain.search.arenaBudget = options.leanestIn ? options.leanestIn : room;
   forTrain.search.microbatch = options.microbatch;
   forTrain.hostBudget = options.hostBudget;
   forTrain.hostAdvice = options.target.isDevice();
@@ -52,7 +61,7 @@ bool Compilation::decide() {
     refused = true;
     return true;
   }
-  if (options.leanest && room)
+  if (options.leanestIn && room)
     step.outcome.result.feasible = step.arenaBytes <= *room;
   refused = !step.outcome.result.feasible;
   if (options.bound && !refused && !findBound(step.outcome, room))

@@ -124,8 +124,8 @@ Described describedTraining(const Program &program) {
   std::string how = sources[data.source];
   if (data.window)
     how += " of " + std::to_string(data.window) + " every " + std::to_string(data.stride);
-  if (data.holdOut > 0 && data.ofRows())
-    how += llvm::formatv(", {0} {1} of the rows", data.held ? "the last" : "but the last", data.holdOut).str();
+  if (data.holdOut > 0 && data.window > 0)
+    how += llvm::formatv(", {0} {1} of {2}", data.held ? "the last" : "but the last", data.holdOut, data.ofRows() ? "the rows" : "each file").str();
   else if (data.holdOut > 0)
     how += llvm::formatv(", {0} {1} of the rows (hold_seed {2})", data.held ? "the held out" : "but a held out", data.holdOut, data.holdSeed).str();
   if (data.missingMean)

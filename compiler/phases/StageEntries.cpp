@@ -243,7 +243,7 @@ void StagePlanner::placeWorkers() {
     worker.planned = need.planned, worker.messages = need.messages;
     worker.bytes = inPages(need.total());
     if (sharesPages())
-      worker.shared = inPages(c.persistentBytes(c.entries[size_t(&worker - workers.each.data())]));
+      worker.shared = inPages(c.persistentBytes(c.functionOf(c.entries[size_t(&worker - workers.each.data())])));
     at += worker.bytes;
     c.refused |= room && worker.bytes > *room;
   }

@@ -135,7 +135,7 @@ std::vector<std::string> Compilation::summaryOfWorkers() const {
   }
   for (size_t w = 0; w < workers.each.size(); ++w) {
     const WorkersPlan::Worker &worker = workers.each[w];
-    std::string held = workers.shards > 1 ? " (" + bytesText(persistentBytes(entries[w])) + " parameters and state)" : std::string();
+    std::string held = workers.shards > 1 ? " (" + bytesText(entries[w].persistentBytes) + " parameters and state)" : std::string();
     const solve::Plan &plan = entries[w].outcome.result.plan;
     lines.push_back(llvm::formatv("worker {0,-5} arena {1}{8}, forward {2} and backward {3} a micro-batch, {4} of {5} kernel runs done again: {6} .. {7}",
                                   w, bytesText(worker.bytes), secondsText(worker.forward), secondsText(worker.backward), plan.recomputed,

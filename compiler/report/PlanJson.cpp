@@ -175,7 +175,7 @@ static Object stepJson(const Compilation &compilation, const SourceList &sources
 
   Object object{{"memory", arena + allowance},
                 {"arena", arena},
-                {"persistent", compilation.persistentBytes(entry)},
+                {"persistent", entry.persistentBytes},
                 {"peak_live", plan.peakLive},
                 {"peak_run", plan.peakRun},
                 {"peak_accumulators", accumulators},

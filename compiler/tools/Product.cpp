@@ -126,7 +126,7 @@ private:
 } // namespace
 
 int linkProduct(const CommandLine &line, const Program &program, Compilation &compilation, llvm::StringRef object, const char *self,
-                       const CompileOptions &options, int64_t &missing) {
+                       const CompileOptions &options, int64_t &leftOver) {
   LinkInput input;
   if (int status = input.write(compilation, object))
     return status;
@@ -134,7 +134,7 @@ int linkProduct(const CommandLine &line, const Program &program, Compilation &co
     return writeLibrary(line, program, compilation, object, input.objects(), runtimeArchive(self));
   beginsToWrite(line.output);
   std::string error = target::linkExecutable(input.objects(), runtimeArchive(self), line.output,
-                                             [&](int64_t bytes) { return (missing = compilation.outgrownBy(bytes)) <= 0; },
+                                             [&](int64_t bytes) { return (leftOver = compilation.leftOverBy(bytes)) >= 0; },
                                              linkingOf(options));
   beginsToWrite("standard output");
   if (!error.empty()) {
@@ -144,13 +144,13 @@ int linkProduct(const CommandLine &line, const Program &program, Compilation &co
   return 0;
 }
 
-// Where nothing can be linked, nothing is known to be missing.
-int measureProduct(Compilation &compilation, llvm::StringRef object, const char *self, const CompileOptions &options, int64_t &missing) {
+// Where nothing can be linked, nothing is known to be left over.
+int measureProduct(Compilation &compilation, llvm::StringRef object, const char *self, const CompileOptions &options, int64_t &leftOver) {
   LinkInput input;
   if (int status = input.write(compilation, object))
     return status;
   auto measure = [&](int64_t bytes) {
-    missing = compilation.outgrownBy(bytes);
+    leftOver = compilation.leftOverBy(bytes);
     return false;
   };
   (void)target::linkExecutable(input.objects(), runtimeArchive(self), "/dev/null", measure, linkingOf(options));

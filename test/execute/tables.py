@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Tables as people have them: words as classes, columns brought to mean 0 and deviation 1, rows held out, yes and no, classes that
+"""Data as people have it: words as classes, columns brought to mean 0 and deviation 1, rows held out, yes and no, classes that
 weigh more; compressed npz; windows of rows. What the program reads is what `predict` writes, compared with NumPy."""
 import csv
 import json
@@ -530,6 +530,109 @@ def windows(data):
         (data / (name + ".npy")).write_bytes(kept)
 
 
+def drawn(data):
+    """`hold_out` of arrays and records: the rows that csv draws, for any source; found again by every process, after a resume, too."""
+    rng = np.random.default_rng(21)
+    rows = 3001  # more than there are blocks of rows that the runtime counts
+    x, y = rng.integers(0, 200, (rows, 3)).astype("u1"), rng.integers(0, 3, rows).astype("u1")
+    held = held_rows(rows, 0.2, 9)
+    verdicts.expect(500 < held.sum() < 700, "%d rows are held out" % held.sum())
+    np.save(data / "d-x.npy", x)
+    np.save(data / "d-y.npy", y.astype("i8"))
+    np.savez(data / "d.npz", x=x.astype("f4"), y=y)
+    np.savez_compressed(data / "dc.npz", x=x.astype(">i2"), y=y)
+    tensorfile.write(data / "d.safetensors", {"x": x.astype("f4"), "y": y.astype("i4")})
+    (data / "d-x.idx").write_bytes(idx(x))
+    (data / "d-y.idx").write_bytes(idx(y))
+    records = [bytes([label]) + row.tobytes() for row, label in zip(x, y)]
+    (data / "d-0.bin").write_bytes(b"".join(records[:1200]))
+    (data / "d-1.bin").write_bytes(b"".join(records[1200:]))
+    np.savetxt(data / "d.csv", np.concatenate([x, y[:, None]], 1), fmt="%d", delimiter=",", header="a,b,c,y", comments="")
+    fields, mean = "x: f32[B, I]%s, y: i32[B] below C", x[~held].astype("f8").mean(axis=0)
+    sources = {"csv": ('csv("d.csv"%s)', fields % ' from ("a", "b", "c") normalize'), "npy": ('npy("d-x.npy", "d-y.npy"%s)', fields % " normalize"),
+               "npz": ('npz("d.npz"%s)', fields % " normalize"), "packed": ('npz("dc.npz"%s)', fields % " normalize"),
+               "safetensors": ('safetensors("d.safetensors"%s)', fields % " normalize"), "idx": ('idx("d-x.idx", "d-y.idx"%s)', fields % " normalize"),
+               "records": ('records("d-0.bin", "d-1.bin"%s)', "y: i32[B] below C, x: f32[B, I] scale 1/4")}
+    finals = {}
+    for case, (source, fields) in sources.items():
+        text = "".join("data %s = %s -> (%s)\n" % (name, source % options, fields)
+                       for name, options in (("train", ", hold_out = 0.2, hold_seed = 9"), ("valid", ", hold_out = 0.2, hold_seed = 9, held = true"), ("every", "")))
+        path = programs.source("drawn-" + case, HEAD % (text, "  metric count = sum[B] 1\n  every 2 eval(valid)"))
+        exe, out = programs.compiled(path, "drawn-" + case), programs.FOLDER / ("out-drawn-" + case)
+        call = lambda *words, allowed=(0,): programs.call([exe, *words, "--data", data, "--out", out], allowed=allowed)
+        call("train")
+        whole = (out / "final.safetensors").read_bytes()
+        finals.setdefault(case == "records", set()).add(whole)
+        saved = tensorfile.read(out / "final.safetensors")
+        if case == "records":
+            values = x.astype("f4") / 4
+        else:
+            verdicts.expect(np.allclose(saved["data.train.x.mean"], mean, rtol=1e-12), case + ": the mean of the rows that are trained on")
+            values = ((x - saved["data.train.x.mean"]) / saved["data.train.x.std"]).astype("f4")
+        for name, rows_of in (("train", ~held), ("valid", held), ("every", held | ~held)):
+            call("predict", "--on", name)
+            got = [np.load(out / "predict" / name / (result + ".npy")) for result in "xy"]
+            verdicts.expect(np.array_equal(got[0], values[rows_of]) and np.array_equal(got[1], y[rows_of]), "%s: the rows of %s" % (case, name))
+            numbers = json.loads(call("eval", "--on", name, "--quiet").stdout.splitlines()[-1])
+            verdicts.expect(numbers["count"] == rows_of.sum(), "%s: eval on %s counts %s" % (case, name, numbers))
+        call("train", "--steps", "3")
+        call("train", "--resume")
+        verdicts.expect((out / "final.safetensors").read_bytes() == whole, case + ": resumed")
+        if case in ("npy", "records"):
+            two = programs.compiled(path, "drawn-two", "--stages", "2") if case == "npy" else programs.compiled(path, "drawn-two", "--replicas", "2")
+            ended = processes.over_tcp(two, 2, ["train", "--data", data, "--out", out, "--transport", "tcp"])
+            verdicts.expect(ended.codes == [0, 0] and (out / "final.safetensors").read_bytes() == whole, case + ": two processes")
+            ended = processes.over_tcp(two, 2, ["predict", "--on", "valid", "--data", data, "--out", out, "--transport", "tcp"])
+            verdicts.expect(ended.codes == [0, 0] and np.array_equal(np.load(out / "predict" / "valid" / "x.npy"), values[held]), case + ": predicted by two processes")
+    verdicts.expect(len(finals[False]) == 1, "the same rows train to %d results" % len(finals[False]))
+    # Too few rows for the share.
+    np.save(data / "d-x.npy", x[:2])
+    np.save(data / "d-y.npy", y[:2])
+    wanted = held_rows(2, 0.2, 9)
+    verdicts.expect(not wanted.any(), "no row of two is held out")
+    said = programs.call([programs.FOLDER / "drawn-npy", "eval", "--on", "valid", "--data", data, "--out", programs.FOLDER / "out-drawn-npy"], allowed=(3,)).stdout
+    verdicts.expect("of the 2 examples in d-x.npy none is held out; choose another hold_out or hold_seed" in said, said)
+
+
+TEXT = """dim B = 4 batch, T = 6
+%s
+model net(t: i32[B, T]) -> f32[B] { use e = embedding[256, 2]; return mean[1, 2] e(t) }
+train net on train seed 1 {
+  loss = mean[B] net(t) ^ 2
+  predict t = t
+  optimizer sgd(lr = 0.1)
+  steps 4
+  every 2 eval(later)
+}
+"""
+
+
+def ends(data):
+    """`hold_out` of text and tokens: the end of each file."""
+    rng = np.random.default_rng(3)
+    parts = [rng.integers(0, 256, length) for length in (101, 57)]
+    for kind, options, header in (("u1", "", b""), ("<u2", "u16, header = 3, ", b"abc"), ("<u4", "u32, ", b"")):
+        for i, part in enumerate(parts):
+            (data / ("e%d.bin" % i)).write_bytes(header + part.astype(kind).tobytes())
+        source = "%s(\"e0.bin\", \"e1.bin\", %swindow = T%%s)" % ("text" if kind == "u1" else "tokens", options)
+        text = "".join("data %s = %s -> (t: i32[B, T] below 256)\n" % (name, source % more) for name, more in
+                       (("train", ", stride = 1, hold_out = 0.3"), ("later", ", hold_out = 0.3, held = true"), ("whole", "")))
+        exe = programs.compiled(programs.source("ends", TEXT % text), "ends")
+        for name, begin, end, step in (("train", 0, 0.7, 1), ("later", 0.7, 1, 5), ("whole", 0, 1, 5)):
+            programs.call([exe, "--data", data, "--out", programs.FOLDER / "out-ends"])
+            programs.call([exe, "predict", "--on", name, "--data", data, "--out", programs.FOLDER / "out-ends"])
+            wanted = []
+            for part in parts:
+                border = len(part) - int(0.3 * len(part) + 0.5)
+                own = part[0 if begin == 0 else border:border if end < 1 else len(part)]
+                wanted.append(np.stack([own[i:i + 6] for i in range(0, len(own) - 5, step)]))
+            got = np.load(programs.FOLDER / "out-ends" / "predict" / name / "t.npy")
+            verdicts.expect(np.array_equal(got, np.concatenate(wanted)), "%s: windows of %s: %s, expected %d" % (kind, name, got.shape, sum(map(len, wanted))))
+    (data / "e1.bin").write_bytes(parts[1][:9].astype("<u4").tobytes())
+    said = programs.call([exe, "eval", "--on", "later", "--data", data, "--out", programs.FOLDER / "out-ends"], allowed=(3,)).stdout
+    verdicts.expect("3 tokens that are held out are fewer than one window of 6" in said, said)
+
+
 def main():
     data = programs.FOLDER / "data"
     data.mkdir()
@@ -541,6 +644,8 @@ def main():
     weighted(data)
     others(data)
     windows(data)
+    drawn(data)
+    ends(data)
     gaps(data)
 
 
