@@ -120,11 +120,13 @@ void markTrainingData() {
     joinPath(path, run.options.data, data.spec->files[i < data.spec->files.size ? i : 0]);
     mark.field = data.spec->fields[i].name;
     mark.path = copyText(path.text, strlen(path.text));
-    snprintf(mark.type, sizeof mark.type, "%s%s", file.bigEndian ? ">" : "<", nameOf(file.raw));
+    snprintf(mark.type, sizeof mark.type, "%s%s", file.bigEndian ? ">" : "<", nameOf(file.raw)); // of few letters: it stands in every checkpoint
     mark.bytes = file.dataEnd - file.dataOffset;
     mark.crc = file.crc;
   }
 }
+
+static const char *orderOf(const DataMark &mark) { return mark.type[0] == '>' ? "big-endian " : ""; }
 
 // The values are those that the checkpoint was trained on, wherever the files lie now.
 static void checkSameData(const char *checkpoint, const List<DataMark> &then) {
@@ -135,7 +137,7 @@ static void checkSameData(const char *checkpoint, const List<DataMark> &then) {
     if (!before.type[0])
       unknown.add("%s%s", unknown.size ? ", " : "", now.path);
     else if (strcmp(now.type, before.type) != 0)
-      snprintf(difference, sizeof difference, "values of type %s, then %s", now.type, before.type);
+      snprintf(difference, sizeof difference, "values of type %s%s, then %s%s", orderOf(now), now.type + 1, orderOf(before), before.type + 1);
     else if (now.bytes != before.bytes)
       snprintf(difference, sizeof difference, "%lld bytes of values, then %lld", (long long)now.bytes,
                (long long)before.bytes);

@@ -388,6 +388,10 @@ void sayStart() {
   if (int64_t examples = run.datasets[meta.trainDataset].examples; examples < meta.batch)
     warn("data `%s` has %lld example%s, fewer than the batch of %lld: a batch holds some of them more than once",
          meta.datasets[meta.trainDataset].name, (long long)examples, examples == 1 ? "" : "s", (long long)meta.batch);
+  for (const RunValue &value : meta.values)
+    if (strcmp(value.key, "warmup") == 0 && value.now > double(run.horizon) && run.horizon > 0)
+      warn("the schedule warms up for %.0f steps, but the run has %lld: lr never gets to its value; --set warmup=N makes it shorter", value.now,
+           (long long)run.horizon);
   char arena[40];
   Text who;
   if (programWorkers() > 1)

@@ -146,8 +146,12 @@ Value Elaborator::callNamed(const Expr &site, const Expr &callee, const std::vec
   if (slots)
     good &= evalSizes(*slots, frame, sizes, dots);
   if (own != frame.names.end()) {
-    if (own->second.kind != Binding::Use)
-      return failure(Code::E0307, callee.span, "`" + name + "` is not a layer and cannot be called", frame);
+    if (own->second.kind != Binding::Use) {
+      Diagnostic &d = report(Code::E0307, callee.span, "`" + name + "` is not a layer and cannot be called", frame);
+      if (isImplicitName(name) || findLayer(name, frame.file))
+        d.help("what is called `" + name + "` here hides the one of the language: give it another name, a field of a named source too, as in w: f32[B] from \"" + name + "\"");
+      return {};
+    }
     if (slots)
       return failure(Code::E0304, callee.span, "`" + name + "` is an instance; its sizes stand behind `use`", frame);
     return good ? callUse(*own->second.use, site, values, frame) : Value();
@@ -447,12 +451,37 @@ bool Elaborator::checkReturn(const Call &call, std::vector<Value> &values, const
   return call.layer.form != LayerItem::ReversibleLayer || checkCoupling(call, values, spans, callee);
 }
 
+// A layer of the library counts the axes of its argument from the end. Of one that has too few, the batch would be a size of the layer's parameters.
+bool Elaborator::tooFewAxes(const Call &call, Frame &callee, Frame &caller) {
+  const ast::Parameter &first = call.layer.signature.parameters.front();
+  auto argument = callee.names.find(first.name.text);
+  for (const Statement &statement : call.layer.body) {
+    if (statement.kind != StatementKind::Param || argument == callee.names.end() || !argument->second.value.isTensor() || !first.type)
+      continue;
+    for (const Axis &axis : statement.type.axes) {
+      auto size = axis.kind == Axis::Size && axis.size->kind == ExprKind::Name ? callee.names.find(axis.size->text) : callee.names.end();
+      if (size == callee.names.end() || !size->second.isSize || !size->second.value.isNumber() || batchAxis({size->second.value.number}) < 0)
+        continue;
+      const std::string &name = call.layer.name.text;
+      report(Code::E0503, call.span,
+             "`" + name + "` takes " + textOf(first.type->span) + ", but this is " + describe(argument->second.value, dims) + ", whose batch would be its " +
+                 axis.size->text,
+             caller)
+          .help(findLayer(name + "_seq", 0) ? "of sequences, [.., C, T], it is `" + name + "_seq`" : "");
+      return true;
+    }
+  }
+  return false;
+}
+
 Value Elaborator::callLayer(const Call &call, Frame &caller) {
   Frame callee = frameOf(call, caller);
   if (!bindCall(call, callee, caller))
     return {};
   bool reversible = call.layer.form == LayerItem::ReversibleLayer;
   if (reversible && !enterCoupling(call, callee, caller))
+    return {};
+  if (callee.file == 0 && caller.file != 0 && tooFewAxes(call, callee, caller))
     return {};
   defineBody(call.layer.body, callee);
   const Statement *last = nullptr;

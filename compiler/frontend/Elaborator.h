@@ -247,6 +247,7 @@ private:
   void evalReturn(const Call &call, const ast::Statement &last, Frame &callee, std::vector<Value> &values, std::vector<Span> &spans);
   bool checkReturn(const Call &call, std::vector<Value> &values, const std::vector<Span> &spans, Frame &callee);
   Value callLayer(const Call &call, Frame &caller);
+  bool tooFewAxes(const Call &call, Frame &callee, Frame &caller);
   Value declaredResult(const ast::Type &type, Frame &callee);
   bool callable(const ast::LayerItem &layer, Span span, Frame &frame);
   // ---- Loops.cpp: `scan`, and `repeat .. shared`

@@ -50,7 +50,8 @@ bool Elaborator::readEval(const SettingWord &what, Every &every, Frame &frame) {
   bool hasPatience = std::any_of(what.args.begin(), what.args.end(), [](const Arg &arg) { return arg.name.text == "patience"; });
   if (hasPatience != hasBest)
     report(Code::E0604, what.span, "`patience` and `best` of `eval` go together", frame)
-        .help("eval(valid, patience = 5, best = min(loss)) ends training when five evaluations brought no better loss");
+        .help("eval(" + (plain.size() == 1 && plain[0]->kind == ExprKind::Name ? plain[0]->text : std::string("valid")) +
+              ", patience = 5, best = min(loss)) ends training when five evaluations brought no better loss");
   if (plain.size() != 1 || plain[0]->kind != ExprKind::Name) {
     report(Code::E0603, what.span, "`eval` takes one dataset, eval(valid)", frame);
     return false;

@@ -92,7 +92,8 @@ Value Elaborator::builtinCrossEntropy(const std::vector<Argument> &args, Span sp
                    "the logits of `cross_entropy` are f32, but this is " + describe(logits, dims), frame);
   if (!y.isTensor() || y.tensor.dtype != DType::I32) {
     report(Code::E0202, taken[1]->span, "the labels of `cross_entropy` are i32, but this is " + describe(y, dims), frame)
-        .help(y.isTensor() ? "" : "the same class for every example is a place of the logarithms: -log_softmax(logits)[.., 0]");
+        .help(y.isTensor() ? y.tensor.dtype == DType::F32 ? "declare the field as i32, or write i32(..); of probabilities for each class: -sum[c] p[.., c] * log_softmax(logits)[.., c]" : ""
+                           : "the same class for every example is a place of the logarithms: -log_softmax(logits)[.., 0]");
     return {};
   }
   const Tensor &x = logits.tensor;

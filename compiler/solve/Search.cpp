@@ -171,7 +171,7 @@ int Planner::fastestWithin(const SearchOptions &options, const std::vector<Size>
   const bool deep = options.deep && (best >= 0 || options.fasterThan < SearchOptions().fasterThan);
   if (deep && options.arenaBudget)
     for (const Size &size : sizes)
-      if (Gap *gap = mayWin(size) ? gapAt(size.microbatch, *options.arenaBudget) : nullptr) {
+      for (Gap *gap : mayWin(size) ? gapsAt(size.microbatch, *options.arenaBudget) : std::vector<Gap *>()) {
         look(ladderOf(size.microbatch, true, room)); // what was found of it before
         // The next one is slower, but it may be packed where this one was not.
         while (gap->seconds < limit() && nextInGap(*gap, *options.arenaBudget) >= 0)
@@ -284,7 +284,7 @@ double Planner::deeperBound(const SearchOptions &options) {
       continue;
     addMicrobatch(size.microbatch);
     refineMicrobatch(size.microbatch);
-    if (const Gap *gap = gapAt(size.microbatch, *options.arenaBudget))
+    for (const Gap *gap : gapsAt(size.microbatch, *options.arenaBudget))
       least = std::min(least, gap->seconds);
     if (double fastest; !lowerEnd(size.microbatch, fastest).empty())
       least = std::min(least, fastest);

@@ -146,7 +146,8 @@ private:
     int64_t peakLive;               // likewise
     std::vector<int> loop;          // likewise
   };
-  Gap *gapAt(int64_t microbatch, int64_t bytes);
+  std::vector<Gap *> gapsAt(int64_t microbatch, int64_t bytes);
+  Gap &gapBetween(int below, int above);
   int nextInGap(Gap &, int64_t bytes);
   int64_t smallestRoom(int rung, int64_t wanted);
   void findRoom(SmallestSearch &);

@@ -3,8 +3,8 @@
 // A plan has what the budget leaves beside the code. How long the code is depends on the plan. So it is guessed first (phases/Allowance.h), and
 // measured when the plan has been compiled. Then all may be planned once more, with another part for the code. This class says so, and with which.
 //
-// What it guarantees: the budget that a refusal names, the bytes of the smallest plan and those of its code, compiles. With this budget either a
-// plan with the guess fits, or the same smallest plan is found, measured, and taken in the end.
+// What it guarantees: the budget that a refusal names compiles. It is the bytes of the smallest plan and those that its code needs at least. With this
+// budget either a plan with the guess fits, or the same smallest plan is found, measured, and taken in the end.
 #ifndef CINCH_COMPILER_TOOLS_CODEROOM_H
 #define CINCH_COMPILER_TOOLS_CODEROOM_H
 
@@ -40,9 +40,9 @@ public:
     return Next::Again;
   }
 
-  // No plan fits into an arena of `room` bytes. The code of the smallest plan leaves `leftOver` bytes, with which the plan would fit, if `fits`.
-  // Done: the budget is refused.
-  Next refused(int64_t room, int64_t leftOver, bool fits) {
+  // No plan fits into an arena of `room` bytes. The code of the smallest plan leaves `leftOver` bytes of its allowance. The budget has `above` bytes more
+  // than this plan and its code take; < 0: so many are missing. Done: the budget is refused.
+  Next refused(int64_t room, int64_t leftOver, int64_t above) {
     if (sure && now.granted != sure->granted) {
       now = *sure;
       return Next::Again;
@@ -53,10 +53,12 @@ public:
       now = *smallest;
       return Next::Again;
     }
-    if (!fits)
+    if (above < 0)
       return Next::Done;
     smallest = Grant{now.granted - leftOver, room};
-    now.granted -= leftOver; // a search with this room may find a faster one
+    // A search in the bytes of this plan may find a faster one. It gets no more of them, since with a few bytes more the guess leaves no more either:
+    // a larger budget is not planned slower.
+    now.granted += above - leftOver;
     return Next::Again;
   }
 

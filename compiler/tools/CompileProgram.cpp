@@ -8,6 +8,7 @@
 #include "compiler/report/Page.h"
 #include "compiler/report/PlanJson.h"
 #include "compiler/report/PlanTable.h"
+#include "compiler/solve/Evaluate.h"
 #include "compiler/solve/PlanCache.h"
 #include "compiler/target/Assemble.h"
 #include "compiler/target/LowerKernels.h"
@@ -202,9 +203,9 @@ static bool generate(const CommandLine &line, Compilation &compilation, llvm::Sm
   return succeeded(compilation.emitObject(object, /*assembly=*/false));
 }
 
-// The smallest plan is compiled, and nothing is written; kernels that are kept serve whoever compiles it then. What is known of the plan stays.
+// The plan is compiled, and nothing is written; kernels that are kept serve whoever compiles it then. What is known of the plan stays.
 // `leftOver`: as in linkProduct.
-static int measureSmallest(const Attempt &attempt, Compilation &compilation, int64_t &leftOver) {
+static int measureCode(const Attempt &attempt, Compilation &compilation, int64_t &leftOver) {
   llvm::SmallVector<char> object;
   std::vector<EntryPlan> decided = compilation.entries; // code leaves little of it
   if (!compilation.applyPlan(Phase::Scheduled) || !compilation.lower() || !generate(attempt.line, compilation, object))
@@ -215,13 +216,77 @@ static int measureSmallest(const Attempt &attempt, Compilation &compilation, int
 }
 
 // Of several workers the smallest plans are made once more, as they are for the budget that is named: a refusal has none of them left.
-static int measureSmallestOfWorkers(const Attempt &attempt, int64_t named, int64_t &leftOver) {
+static int measureWorkers(const Attempt &attempt, int64_t named, int64_t &leftOver) {
   CompileOptions options = attempt.options;
   options.budget = named, options.tradeOff = false, options.bound = false;
   Compilation compilation(attempt.context, attempt.program, attempt.sources, options);
   if (!compilation.parse() || !compilation.differentiate() || !compilation.decide())
     return kInternal;
-  return compilation.refused || !compilation.refusal.empty() ? 0 : measureSmallest(attempt, compilation, leftOver);
+  return compilation.refused || !compilation.refusal.empty() ? 0 : measureCode(attempt, compilation, leftOver);
+}
+
+// By how much the allowance of the smallest plan is made smaller (< 0: larger) when its code is known. A little that the guess leaves over stays: with a few
+// bytes more of the budget the guess would hold.
+static int64_t changeOf(const Attempt &attempt, const Compilation &compilation, int64_t leftOver) {
+  if (leftOver < 0)
+    return leftOver;
+  return std::max(compilation.spareOf(leftOver), std::min(leftOver, attempt.options.granted));
+}
+
+// What an executable for so many bytes would take, by the same steps, with nothing written. `found` stays empty where it would be refused.
+static int tryBudget(const Attempt &asked, int64_t budget, std::unique_ptr<Compilation> &found) {
+  Attempt attempt{asked.line, asked.program, asked.sources, asked.self, asked.context, asked.options, {}};
+  attempt.options.budget = budget, attempt.options.tradeOff = false, attempt.options.bound = false;
+  for (;;) {
+    attempt.options.granted = attempt.room.granted();
+    attempt.options.leanestIn = attempt.room.leanestIn();
+    auto compilation = std::make_unique<Compilation>(attempt.context, attempt.program, attempt.sources, attempt.options);
+    int64_t leftOver = 0;
+    if (!compilation->parse() || !compilation->differentiate() || !compilation->decide())
+      return kInternal;
+    if (!compilation->refusal.empty())
+      return 0;
+    if (const int failed = measureCode(attempt, *compilation, leftOver))
+      return failed;
+    const int64_t room = std::max<int64_t>(0, budget - compilation->allowance());
+    const int64_t change = compilation->refused ? changeOf(attempt, *compilation, leftOver) : leftOver;
+    compilation->giveBack(change);
+    if (compilation->refused && attempt.room.refused(room, change, budget - compilation->smallestBudget()) == CodeRoom::Next::Done)
+      return 0;
+    if (!compilation->refused && attempt.room.planned(leftOver, 0) == CodeRoom::Next::Done) {
+      found = std::move(compilation);
+      return 0;
+    }
+  }
+}
+
+// The code of the smallest plan is `longer` bytes longer than it was guessed. So with less than `named`, what both take, a larger plan with shorter code may
+// compile. Brings what takes the fewest bytes of that, if there is any. Where nothing compiles, the room is too small for any plan. What lies between is
+// halved, as long as there is a thousandth of the budget to gain; else single bytes less are tried.
+static int findShorterCode(const Attempt &attempt, int64_t named, int64_t longer, std::unique_ptr<Compilation> &best) {
+  constexpr int64_t kLine = 64, kWorth = 1024; // plans take whole lines of so many bytes; a part of the budget
+  constexpr int kTries = 16;
+  int64_t refused = named - longer - 1, tried = named - 1;
+  for (int tries = 0; tries < kTries; ++tries) {
+    std::unique_ptr<Compilation> found;
+    if (const int failed = tryBudget(attempt, tried, found))
+      return failed;
+    if (found) {
+      named = found->arenaBytes() + found->allowance();
+      best = std::move(found);
+    } else {
+      refused = tried;
+    }
+    if (named - refused <= kLine)
+      break;
+    tried = named - refused > named / kWorth ? refused + (named - refused) / 2 : named - 1;
+  }
+  std::unique_ptr<Compilation> same;
+  if (best && tryBudget(attempt, named, same)) // what is named is a budget that was tried
+    return kInternal;
+  if (!same)
+    best = nullptr;
+  return 0;
 }
 
 static bool makesExecutable(const CommandLine &line) {
@@ -240,32 +305,74 @@ static int refuse(Attempt &attempt, Compilation &compilation) {
   int failed = 0;
   if (ofExecutable && !options.target.isDevice()) {
     if (!several)
-      failed = measureSmallest(attempt, compilation, leftOver);
+      failed = measureCode(attempt, compilation, leftOver);
     else if (executable)
-      failed = measureSmallestOfWorkers(attempt, compilation.smallestBudget(), leftOver);
+      failed = measureWorkers(attempt, compilation.smallestBudget(), leftOver);
   }
   if (failed)
     return failed;
   const int64_t room = std::max<int64_t>(0, budget - compilation.allowance());
+  leftOver = changeOf(attempt, compilation, leftOver);
   compilation.giveBack(leftOver);
-  attempt.again = attempt.room.refused(room, leftOver, compilation.smallestBudget() <= budget) == CodeRoom::Next::Again;
+  attempt.again = attempt.room.refused(room, leftOver, budget - compilation.smallestBudget()) == CodeRoom::Next::Again;
   if (attempt.again)
     return 0;
+  std::unique_ptr<Compilation> better;
+  if (leftOver < 0 && !several)
+    if (const int status = findShorterCode(attempt, compilation.smallestBudget(), -leftOver, better))
+      return status;
+  if (better) {
+    const int64_t named = better->arenaBytes() + better->allowance();
+    if (named <= budget) { // larger ones than this are not always planned as it is
+      attempt.options.budget = named;
+      attempt.room = CodeRoom();
+      attempt.again = true;
+      return 0;
+    }
+    EntryPlan &step = better->entries.front(), &refused = compilation.entries.front();
+    solve::SearchResult &result = step.outcome.result;
+    result.holders = solve::alive(step.outcome.rows.graph, result.plan, result.plan.peakRun);
+    result.advice = refused.outcome.result.advice;
+    result.smallestArena = better->arenaBytes();
+    step.outcome.hostWouldDo = refused.outcome.hostWouldDo;
+    better->refused = true;
+  }
+  const Compilation &smallest = better ? *better : compilation;
 
   std::string said;
   llvm::raw_string_ostream refusal(said);
   const bool chosen = areChosen(line, attempt.program); // all numbers were tried
   const int enough = several && !chosen ? moreWorkers(line, attempt.context, attempt.program, attempt.sources, options, compilation.workers.bound) : 0;
-  int64_t host = compilation.entries.front().outcome.hostWouldDo;
+  int64_t host = smallest.entries.front().outcome.hostWouldDo;
   if (several && options.target.isDevice() && !options.hostBudget)
     host = hostMemoryThatFits(attempt.context, attempt.program, attempt.sources, options);
-  printRefusal(refusal, compilation, attempt.sources, budget, enough, host, chosen);
+  printRefusal(refusal, smallest, attempt.sources, budget, enough, host, chosen);
   refusal << line.withoutUnit;
   if (several && ofExecutable && !executable && !options.target.isDevice()) // compiling the code of many workers takes many times as long as planning them
     refusal << "  note: `plan` guesses how long the code of several workers is; compiling without `plan` measures it\n";
   complain(said, "budget");
-  const int status = writeReport(attempt, compilation); // of the smallest plan
+  const int status = writeReport(attempt, smallest);
   return status ? status : 1;
+}
+
+// `plan` guesses how long the code is. Where little is left above the smallest plan, the code is measured, since the guess may decide whether the budget can
+// be met. False: all is planned anew, or something failed.
+static bool planHolds(Attempt &attempt, Compilation &compilation, int &status) {
+  constexpr int64_t kWrong = 2 * analysis::Cpu::kAllowanceStep; // by so much a guess may be wrong
+  const CommandLine &line = attempt.line;
+  const CompileOptions &options = attempt.options;
+  if (line.command != Command::Plan || line.emit != "exe" || !options.budget || options.target.isDevice() || options.workers() > 1)
+    return true;
+  int64_t least = INT64_MAX;
+  for (const solve::LadderPoint &point : compilation.entries.front().outcome.tradeOff)
+    least = std::min(least, point.arenaBytes);
+  if (*options.budget - compilation.allowance() >= least + kWrong)
+    return true;
+  int64_t leftOver = 0;
+  if ((status = measureCode(attempt, compilation, leftOver)))
+    return false;
+  attempt.again = attempt.room.planned(leftOver, 0) == CodeRoom::Next::Again;
+  return !attempt.again;
 }
 
 static int compileOnce(Attempt &attempt) {
@@ -296,6 +403,8 @@ static int compileOnce(Attempt &attempt) {
   }
   if (compilation.refused)
     return refuse(attempt, compilation);
+  if (int status = 0; !planHolds(attempt, compilation, status))
+    return status;
   if (std::optional<int> status = showPlan(attempt, compilation))
     return *status;
   const bool isLimited = compilation.isLimited();

@@ -33,7 +33,7 @@ struct World {
           best = &plan;
       if (!best) {
         const int64_t needed = smallest.arena + smallest.code;
-        if (code.refused(room, allowance - smallest.code, needed <= budget) == CodeRoom::Next::Done)
+        if (code.refused(room, allowance - smallest.code, budget - needed) == CodeRoom::Next::Done)
           return -needed;
         continue;
       }

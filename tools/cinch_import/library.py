@@ -122,11 +122,12 @@ def rms_norm(e, n, x, axes, weight=None, eps=None):
 
 @op("group_norm", merged=True)
 def group_norm(e, n, x, groups, weight=None, bias=None, eps=1e-5, *rest):
-    if x.rank - x.merged != 3:
+    layer = {2: "group_norm_seq", 3: "group_norm"}.get(x.rank - x.merged)
+    if not layer:
         raise Refused("a group norm of %d axes" % (x.rank - x.merged + 1))
     if len(n.args) < 4 or None in n.args[2:4]:
         raise Refused("a group norm without parameters")
-    local = part(e, n, with_options("group_norm[%d]" % groups, eps=eps if eps != 1e-5 else None), [("weight", n.args[2]), ("bias", n.args[3])])
+    local = part(e, n, with_options("%s[%d]" % (layer, groups), eps=eps if eps != 1e-5 else None), [("weight", n.args[2]), ("bias", n.args[3])])
     if not local:
         raise Refused("a group norm whose parameters are read elsewhere")
     return called(local, x, x.shape)

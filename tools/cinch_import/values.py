@@ -10,7 +10,7 @@ ATOM, POWER, PRODUCT, SUM, COMPARISON, LOGIC = 9, 7, 6, 5, 4, 3  # how tightly a
 RESERVED = set("""dim const data model layer builtin train plan names use repeat as shared scan return param state update if then else training and or not true
  false loss metric predict optimizer schedule steps epochs clip precision every ema grain freeze init seed on batch below except reversible sum mean max min prod any
  all where pi zeros ones constant normal uniform orthogonal fan_in fan_out range vector expand reshape concat reverse pad count weight softmax attend linear conv
- embedding layer_norm rms_norm batch_norm group_norm lstm gru rnn rope dropout drop_path relu gelu silu kl block""".split())
+ embedding layer_norm rms_norm batch_norm group_norm group_norm_seq lstm gru rnn rope dropout drop_path relu gelu silu kl block""".split())
 # What the text calls with one tensor: a name of a body hides a layer of the library, and the call would mean another one without a word.
 FUNCTIONS = set("tanh exp log sqrt sin cos erf abs sigmoid expm1 log1p floor argmax".split())  # of operations that are called the same
 RESERVED |= FUNCTIONS | set("f32 i32 bool relu6 mish hard_swish hard_sigmoid stop_gradient gelu_tanh log_softmax".split())
