@@ -318,8 +318,8 @@ static int refuse(Attempt &attempt, Compilation &compilation) {
   if (attempt.again)
     return 0;
   std::unique_ptr<Compilation> better;
-  if (leftOver < 0 && !several)
-    if (const int status = findShorterCode(attempt, compilation.smallestBudget(), -leftOver, better))
+  if (const int64_t longer = options.granted - leftOver; longer > 0 && !several)
+    if (const int status = findShorterCode(attempt, compilation.smallestBudget(), longer, better))
       return status;
   if (better) {
     const int64_t named = better->arenaBytes() + better->allowance();

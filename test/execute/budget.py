@@ -233,6 +233,45 @@ def evaluation_alone():
     verdicts.expect(isinstance(done, pathlib.Path), "evaluation: the smallest budget that was named, %d bytes, does not compile" % least)
 
 
+PADDED = """dim B = 8 batch
+dim T = 9, D = %(width)d, V = %(words)d
+data data = tokens("t.bin", u16, window = T + 1) -> (s: i32[B, T + 1] below V)
+model net(x: i32[B, T] below V) -> f32[B, T, V] {
+  use e = embedding[V, D], bl = repeat %(blocks)d transformer_block[4, D](rate = 0.5), o = linear[V]
+  return o(bl(dropout(e(x), 0.5), x != 0))
+}
+train net on data seed 2068 {
+  logits = net(s[:, 0:T])
+  loss = mean[B, T] cross_entropy(logits, s[:, 1:T + 1], smooth = 0.1)
+  predict best = argmax(logits)
+  metric acc = mean[B, T] (argmax(logits) == s[:, 1:T + 1])
+  optimizer radam(lr = 0.01)
+  ema 0.9
+  delay 1
+  grain 8
+  steps 5
+  every 2 eval(data)
+  every 3 checkpoint("run", keep = 3)
+  every 1 log(csv)
+}
+"""
+
+
+def longer_than_guessed():
+    """Where the code of the smallest plan is longer than it was guessed, a larger plan with shorter code may need less: what is named compiles, `plan` says
+    so, and less is refused by both."""
+    for width, words, blocks, threads in ((8, 32, 1, 1), (32, 64, 1, 2), (8, 32, 2, 8), (16, 48, 3, 1)):
+        program = programs.source("padded", PADDED % {"width": width, "words": words, "blocks": blocks})
+        flags = ["--max-threads", str(threads)]
+        least = smallest_budget(program, flags)
+        for less, wanted in ((0, 0), (1, 1), (9000, 1), (1 << 16, 1), (130000, 1), (1 << 17, 1), (-1, 0), (-5000, 0), (-(1 << 16), 0), (-(1 << 17), 0)):
+            budget = str(least - less)
+            done = programs.call([programs.CINCH, program, "-o", programs.FOLDER / "padded", *flags, "--memory-budget", budget], allowed=(0, 1))
+            plan = programs.call([programs.CINCH, "plan", program, *flags, "--memory-budget", budget], allowed=(0, 1))
+            verdicts.expect(done.returncode == plan.returncode == wanted, "padded %d: of %d bytes %s: compiling ends with %d, plan with %d" % (width, least, budget, done.returncode, plan.returncode))
+            verdicts.expect(wanted == 0 or done.stdout.count("compiles: %d bytes" % least) == 1, "padded: another budget is named: " + done.stdout[:300])
+
+
 WIDE = """dim B = 2 batch, D = %(columns)d
 data train = csv("t.csv", hold_out = 0.2) -> (x: f32[B, D] from (%(names)s) normalize, y: f32[B] from "y")
 data valid = csv("t.csv", hold_out = 0.2, held = true) -> (x: f32[B, D] from (%(names)s) normalize, y: f32[B] from "y")
@@ -355,6 +394,7 @@ def main():
     outgrown()
     what_is_not_needed()
     evaluation_alone()
+    longer_than_guessed()
     wide_table()
     many_replicas()
     code_of_many()
