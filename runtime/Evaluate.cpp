@@ -11,15 +11,15 @@
 
 namespace cinch::rt {
 
-int64_t inWholeGroups(const Entry &entry, int64_t examples, const char *source) {
+int64_t inWholeGroups(const Entry &entry, int64_t examples, const char *source, bool warns) {
   int64_t over = examples % entry.group;
   if (over == examples)
     fail(kData, "%s has %lld examples, but %s compares groups of %lld", source, (long long)examples, entry.name, (long long)entry.group);
   static bool said = false;
-  if (over && !said)
+  if (over && !said && warns)
     warn("%s has %lld examples, and %s compares groups of %lld: the last %lld are left out", source, (long long)examples, entry.name,
          (long long)entry.group, (long long)over);
-  said |= over > 0;
+  said |= over > 0 && warns;
   return examples - over;
 }
 

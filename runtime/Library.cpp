@@ -16,8 +16,10 @@
 #include <immintrin.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 namespace cinch::rt {
@@ -122,11 +124,35 @@ int enter() {
   return turnedAway ? kUsage : 0;
 }
 
+// A limit on the size of files is a failed write and not the end of the process: the signal that says so waits while a call runs, and goes unseen.
+class FileLimit {
+public:
+  FileLimit() {
+    sigemptyset(&limit);
+    sigaddset(&limit, SIGXFSZ);
+    sigset_t pending;
+    sigpending(&pending);
+    waited = sigismember(&pending, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &limit, &before);
+  }
+  void leave() {
+    const timespec now = {0, 0};
+    while (!waited && sigtimedwait(&limit, nullptr, &now) == SIGXFSZ)
+      continue;
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+private:
+  sigset_t limit, before;
+  bool waited; // it was there before the call: it is the caller's
+};
+
 // Runs `body` so that its failures are ours to return, with the floating-point mode and the GPU's context of the caller restored behind it.
 template <typename Body> int guarded(Body body) {
   if (int code = enter())
     return code;
   unsigned mode = _mm_getcsr();
+  FileLimit limit;
   setFloatingPointMode();
   caller = pthread_self();
   onFailure = takeFailure;
@@ -141,6 +167,7 @@ template <typename Body> int guarded(Body body) {
   run.given = nullptr;
   run.givenResults = nullptr;
   _mm_setcsr(mode);
+  limit.leave();
   __atomic_store_n(&busy, false, __ATOMIC_RELEASE);
   return code;
 }
@@ -193,7 +220,7 @@ const Entry &beginCall(const char *name, bool there, const void *const *fields, 
     fail(kUsage, "%lld examples are none", (long long)examples);
   checkFields(*entry, fields, examples);
   run.given = fields;
-  run.examples = inWholeGroups(*entry, examples, "what is given");
+  run.examples = inWholeGroups(*entry, examples, "what is given", false);
   setWord(kFirstExample, 0);
   return *entry;
 }

@@ -78,7 +78,7 @@ bool stopRequested();
 // Numbers of `eval` over one data set: one array over all scalars of the entry, in order.
 void readMetrics(const Entry &eval, double *values);
 // `examples`, less those behind the last whole group that `entry` compares; says so once. Fails if there is no group.
-int64_t inWholeGroups(const Entry &entry, int64_t examples, const char *source);
+int64_t inWholeGroups(const Entry &entry, int64_t examples, const char *source, bool warns = true);
 void evaluate(int dataset, int64_t batches, double *values);
 int64_t evalValueCount();
 void takeDataFile(int dataset, const Entry &); // of --data-file

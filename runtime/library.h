@@ -3,6 +3,7 @@
  *
  *   - A process has one such model (of each shared library). One thread at a time calls; the library starts its own threads. A call
  *     while another one is running returns 2, "another call is running", and changes nothing.
+ *   - The thread that calls needs 64 KiB of stack. The library writes nothing to standard output or error while all goes well.
  *   - A shared library stays in the process: dlclose does not take it out, since its threads run on.
  *   - After fork() the child may not call: the library's threads are not there, and every call returns 2. A process that was forked
  *     before cinch_model_init has a model of its own.
@@ -51,7 +52,8 @@ int cinch_model_save(const char *path);
 /* One step of training on a batch (cinch_model_batch examples); `loss`, if not NULL, takes its loss. 4: loss or gradient norm are
  * not finite, and nothing was changed. */
 int cinch_model_step(const void *const *fields, double *loss);
-/* The metrics over any number of examples: one after the other, in their order, all values of each; the loss is the first. */
+/* The metrics over any number of examples: one after the other, in their order, all values of each; the loss is the first. Where the program compares
+ * groups of examples (group_all), those behind the last whole group are left out; 3 if there is none. */
 int cinch_model_evaluate(const void *const *fields, int64_t examples, double *metrics);
 /* The results for any number of examples: `results` has a pointer for each, NULL for one that is not wanted. */
 int cinch_model_predict(const void *const *fields, int64_t examples, void *const *results);

@@ -44,7 +44,7 @@ class Model:
     def call(self, name, *arguments):
         code = getattr(self.library, "cinch_model_" + name)(*arguments)
         if code:
-            raise RuntimeError("%s (%d)" % (self.library.cinch_model_error().decode(), code))
+            raise RuntimeError("%s (%d)" % (self.library.cinch_model_error().decode(errors="replace"), code))
 
     def list(self, kind):
         found = {}

@@ -3,7 +3,9 @@
 as a code with a message and leaves the model as it was. The same for a GPU, executed on the CPU (standin.py)."""
 import ctypes
 import os
+import pathlib
 import re
+import resource
 import shutil
 import signal
 import sys
@@ -159,6 +161,17 @@ def from_python(folder, library="./libmoons.so", threads=2):
     verdicts.expect(not os.path.exists("infinite.safetensors") and np.all(weights[0] == np.inf), "what is refused is not written, and stays as it is")
     weights[:] = kept
     first = model.step(**batch)
+    # A limit on the size of files ends a call, and not the process; what a damaged file has in a name may be no text.
+    model.save("good.safetensors")
+    damaged = bytearray(pathlib.Path("good.safetensors").read_bytes())
+    damaged[damaged.index(b"a.weight") + 3] = 0x94
+    pathlib.Path("damaged.safetensors").write_bytes(damaged)
+    refused(model, 3, "damaged.safetensors", lambda: model.load("damaged.safetensors"))
+    handler, limits = signal.signal(signal.SIGXFSZ, signal.SIG_DFL), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    refused(model, 5, "File too large", lambda: model.save("good.safetensors"))
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    signal.signal(signal.SIGXFSZ, handler)
     refused(model, 2, "the setting is NULL", lambda: model.call("set", None))
     refused(model, 2, "the path is NULL", lambda: model.call("load", None))
     refused(model, 2, "the path is NULL", lambda: model.call("save", None))

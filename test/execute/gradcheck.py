@@ -241,7 +241,7 @@ def windows():
         Case("conv_transpose, padding", image + "use c = conv_transpose[K, 3, 2, p = 1]\n  y = c(h)", "B K 3 5"),
         Case("conv_transpose", image + "use c = conv_transpose[K, 2, 2]\n  y = c(h)", "B K 4 6"),
         Case("group_norm", image + "use n = group_norm[3]\n  y = n(h)", "B I 2 3"),
-        Case("group_norm_seq", "use n = group_norm_seq[3]\n  y = n(u)", "B I 5"),
+        Case("group_norm_seq", "use n = group_norm_seq[3]\n  y = n(u)", "B I J"),
         Case("batch_norm of images", image + "use n = batch_norm(group = 2)\n  y = n(h)", "B I 2 3", group=2),
         Case("conv_bn", image + "use c = conv_bn[K, 3](group = B)\n  y = relu(c(h))", "B K 2 3", group=B),
     ]
