@@ -1,4 +1,4 @@
-// Info.cpp: `info`: what this program is. Nothing is opened or allocated for it.
+// Info.cpp: `info`: what this program is, or its parameters. Nothing is opened or allocated for it.
 #include "runtime/Dataset.h"
 #include "runtime/Output.h"
 #include "runtime/Run.h"
@@ -6,8 +6,17 @@
 
 namespace cinch::rt {
 
+// A line for each: what a script reads, and who writes a `names` block.
+static void listParameters(const Meta &meta) {
+  for (const Parameter &parameter : meta.parameters)
+    say("%s %s%s%s", parameter.path, nameOf(parameter.elem), describe(parameter.shape).text,
+        parameter.averageOf ? " average" : parameter.state ? " state" : parameter.frozen ? " frozen" : "");
+}
+
 void infoCommand() {
   const Meta &meta = run.meta;
+  if (run.options.parameters)
+    return listParameters(meta);
   char human[40];
   int64_t bytes = 0, tensors = 0, states = 0, state = 0;
   for (const Parameter &parameter : meta.parameters) {

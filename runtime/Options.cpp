@@ -51,6 +51,7 @@ const Flag flags[] = {
     {"--on", "NAME", "which data set (default: the one that training evaluates)", kText, kEval | kPredict | kOfRun},
     {"--data-file", "FILE", "read this file in the place of the data set's own; the set is called as the file is", kFile, kEval | kPredict | kOfRun},
     {"--only", "NAME", "write this result only (several: with commas, or the flag again), and read the fields that it needs", kText, kPredict | kOfRun},
+    {"--parameters", nullptr, "list paths and shapes, as they stand in files and in a `names` block", kNothing, kInfo},
     {"--batches", "N", "the first N batches only", kCount, kEval | kPredict | kOfRun},
     {"--prompt", "TEXT", "the text to go on from (token models: numbers)", kText, kGenerate | kOfRun},
     {"--length", "N", "how many tokens to draw (default: 200)", kCount, kGenerate | kOfRun},
@@ -298,6 +299,8 @@ void take(Options &options, const Flag &flag, const char *value) {
     options.init = value;
   if (is("--set"))
     options.settings.add() = value;
+  if (is("--parameters"))
+    options.parameters = true;
   if (is("--only"))
     readOnly(options, value);
   if (is("--partial"))

@@ -11,6 +11,7 @@ struct Options {
   const char *data = ".", *out = "out", *init = nullptr, *names = nullptr, *on = nullptr, *dataFile = nullptr, *kernelTimes = nullptr, *prompt = "";
   List<const char *> settings; // of --set: KEY=VALUE
   List<const char *> only;     // of --only: names of results
+  bool parameters = false;     // of info: each of them
   const char *asked = "";      // the command and flags on which worker 0 acts for all, for people and to be compared
   int64_t steps = -1, threads = 0, batches = 0, length = 200, topK = 0;
   Transport transport = Transport::Threads;

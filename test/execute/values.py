@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import programs
+import tensorfile
 
 PROGRAM = """
 dim B = 16 batch, I = 6, H = 8, C = 4
@@ -143,8 +144,25 @@ def refusals(data):
     verdicts.expect(final(two, data, "--set", "lr=0.7") == final(both, data), "lr of both")
     first = programs.compiled(programs.source("two", text("two", {"lr": "0.7"})), "first")
     verdicts.expect(final(two, data, "--set", "lr.1=0.7") == final(first, data), "lr.1 of the first alone")
+    # A trial of a few steps may be shorter than the warmup of the whole run.
+    adamw = programs.compiled(programs.source("adamw", text("adamw", {})), "adamw")
+    for steps, warned in (("2", True), ("3", False)):
+        said = programs.call([adamw, "--data", data, "--out", programs.FOLDER / "out", "--set", "steps=" + steps]).stdout
+        verdicts.expect(("the schedule warms up for 3 steps, but the run has 2: lr never gets to its value" in said) == warned, said)
     said = programs.call([plain, "eval", "--set", "lr=1"], allowed=(2,)).stdout
     verdicts.expect("--set has no meaning for `eval`" in said, said)
+
+
+def parameters(data):
+    """`info --parameters` lists what stands in the file."""
+    exe = programs.compiled(programs.source("nesterov", text("nesterov", {})), "nesterov")
+    final(exe, data)
+    listed = dict(line.split(" ", 1) for line in programs.call([exe, "info", "--parameters"]).stdout.splitlines())
+    saved = {name: "F32" + str(list(value.shape)) + (" average" if name.endswith(".ema") else "")
+             for name, value in tensorfile.read(programs.FOLDER / "out" / "final.safetensors").items() if not name.startswith("optimizer")}
+    verdicts.expect(listed == saved and len(saved) >= 4, "info --parameters: %s, expected %s" % (listed, saved))
+    said = programs.call([exe, "train", "--parameters"], allowed=(2,)).stdout
+    verdicts.expect("--parameters has no meaning for `train`" in said, said)
 
 
 def resuming(data):
@@ -237,6 +255,7 @@ def main():
     np.save(data / "x.npy", rng.normal(size=(48, 6)).astype(np.float32))
     np.save(data / "y.npy", rng.integers(0, 4, 48).astype(np.int32))
     refusals(data)
+    parameters(data)
     resuming(data)
     for case in CASES:
         same_bits(case, data, "f64" if case in ("wsd", "lion") else "f32")
