@@ -323,7 +323,7 @@ static int refuse(Attempt &attempt, Compilation &compilation) {
       return status;
   if (better) {
     const int64_t named = better->arenaBytes() + better->allowance();
-    if (named <= budget) { // larger ones than this are not always planned as it is
+    if (named < budget) { // a larger one may be planned with longer code, and is then refused
       attempt.options.budget = named;
       attempt.room = CodeRoom();
       attempt.again = true;
