@@ -215,14 +215,29 @@ static int measureCode(const Attempt &attempt, Compilation &compilation, int64_t
   return measureProduct(compilation, {object.data(), object.size()}, attempt.self, attempt.options, leftOver);
 }
 
-// Of several workers the smallest plans are made once more, as they are for the budget that is named: a refusal has none of them left.
-static int measureWorkers(const Attempt &attempt, int64_t named, int64_t &leftOver) {
+// Of several workers the smallest plans are made once more, as they are for the budget that is named: a refusal has none of them left. They may take less
+// than was named, and with a byte less others may be found. What is named in the end is the smallest budget of these for which all workers had a plan.
+static int measureWorkers(const Attempt &attempt, Compilation &refused, int64_t &leftOver) {
+  constexpr int kTries = 5;
   CompileOptions options = attempt.options;
-  options.budget = named, options.tradeOff = false, options.bound = false;
-  Compilation compilation(attempt.context, attempt.program, attempt.sources, options);
-  if (!compilation.parse() || !compilation.differentiate() || !compilation.decide())
-    return kInternal;
-  return compilation.refused || !compilation.refusal.empty() ? 0 : measureCode(attempt, compilation, leftOver);
+  options.tradeOff = false, options.bound = false;
+  int64_t asked = refused.smallestBudget();
+  for (int tries = 0; tries < kTries; ++tries) {
+    options.budget = asked;
+    Compilation compilation(attempt.context, attempt.program, attempt.sources, options);
+    if (!compilation.parse() || !compilation.differentiate() || !compilation.decide())
+      return kInternal;
+    if (compilation.refused || !compilation.refusal.empty())
+      break;
+    int64_t bytes = 0;
+    for (const WorkersPlan::Worker &worker : compilation.workers.each)
+      bytes = std::max(bytes, worker.bytes);
+    if (const int failed = measureCode(attempt, compilation, leftOver))
+      return failed;
+    refused.workers.smallest = asked - refused.allowance();
+    asked = std::min(asked - 1, bytes + refused.allowance());
+  }
+  return 0;
 }
 
 // By how much the allowance of the smallest plan is made smaller (< 0: larger) when its code is known. A little that the guess leaves over stays: with a few
@@ -307,7 +322,7 @@ static int refuse(Attempt &attempt, Compilation &compilation) {
     if (!several)
       failed = measureCode(attempt, compilation, leftOver);
     else if (executable)
-      failed = measureWorkers(attempt, compilation.smallestBudget(), leftOver);
+      failed = measureWorkers(attempt, compilation, leftOver);
   }
   if (failed)
     return failed;
