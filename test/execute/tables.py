@@ -557,7 +557,7 @@ def drawn(data):
     for case, (source, fields) in sources.items():
         text = "".join("data %s = %s -> (%s)\n" % (name, source % options, fields)
                        for name, options in (("train", ", hold_out = 0.2, hold_seed = 9"), ("valid", ", hold_out = 0.2, hold_seed = 9, held = true"), ("every", "")))
-        path = programs.source("drawn-" + case, HEAD % (text, "  metric count = sum[B] 1\n  every 2 eval(valid)"))
+        path = programs.source("drawn-" + case, HEAD % (text, "  metric count = sum[B] f32(y >= 0)\n  every 2 eval(valid)"))
         exe, out = programs.compiled(path, "drawn-" + case), programs.FOLDER / ("out-drawn-" + case)
         call = lambda *words, allowed=(0,): programs.call([exe, *words, "--data", data, "--out", out], allowed=allowed)
         call("train")
@@ -596,7 +596,7 @@ def drawn(data):
 
 TEXT = """dim B = 4 batch, T = 6
 %s
-model net(t: i32[B, T]) -> f32[B] { use e = embedding[256, 2]; return mean[1, 2] e(t) }
+model net(t: i32[B, T] below 256) -> f32[B] { use e = embedding[256, 1]; return mean[T] e(t)[.., 0] }
 train net on train seed 1 {
   loss = mean[B] net(t) ^ 2
   predict t = t
